@@ -23,6 +23,9 @@ ACCOUNT = "123456789012"
 ULTRASERVERS = {"ml.p6e-gb200.36xlarge": "ml.u-p6e-gb200x72"}
 """Instance types that come in UltraServers -> UltraServerInfo.Type."""
 
+CONTINUOUS_ONLY = ("ListClusterEvents", "DescribeClusterEvent", "ListClusterOperations", "DescribeClusterOperation")
+"""Operations that other clusters refuse. Of the last two that is our guess."""
+
 NEWEST_EVENTS = 500
 """ListClusterEvents shows no more than these, as has been observed on the service."""
 
@@ -66,8 +69,7 @@ class Api:
         members = checked(operation, request)
         if "ClusterName" in members and members["ClusterName"] not in (self._layout.cluster, self.arn):
             raise ApiError("ResourceNotFound", f"Cluster {members['ClusterName']} not found.")
-        continuous_only = operation.startswith(("ListClusterEvent", "DescribeClusterEvent")) or "Operation" in operation
-        if continuous_only and not self._scenario.continuous:
+        if operation in CONTINUOUS_ONLY and not self._scenario.continuous:
             raise ApiError(
                 "ValidationException", f"{operation} is only supported when NodeProvisioningMode is set to Continuous."
             )
@@ -130,7 +132,7 @@ class Api:
             answer["InstanceTypeDetails"] = [
                 {
                     "InstanceType": kind,
-                    "CurrentCount": sum(i.counts and self._instance_type(group, i) == kind for i in group.instances),
+                    "CurrentCount": sum(i.counted and self._instance_type(group, i) == kind for i in group.instances),
                     "ThreadsPerCore": 2,
                 }
                 for kind in kinds
@@ -191,8 +193,7 @@ class Api:
         """The nodes of a group that have no instance yet, each with the time since when it is awaited."""
         if group.status in (GroupStatus.FAILED, GroupStatus.DELETING):
             return []
-        there = {instance.host for instance in group.instances}
-        missing = [host for host in self._hosts[group.name] if host not in there]
+        missing = group.missing(self._hosts[group.name])
         operation = state.running_operation(group.name)
         since = group.created if operation is None else operation.created
         kind = (group.flexible or (self._layout.groups[group.name].instance_type,))[0]

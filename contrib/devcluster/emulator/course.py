@@ -23,7 +23,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import singledispatchmethod
+from functools import partial, singledispatchmethod
 from itertools import count
 
 from inside.layout import Layout
@@ -120,7 +120,7 @@ class _Play:
         for start in self.scenario.groups.values():
             self._start(start)
         for happening in self.scenario.timeline:
-            self._at(happening.at, lambda happening=happening: self._happen(happening))  # type: ignore[misc]
+            self._at(happening.at, partial(self._happen, happening))
         self._settle()
         times, states = [0.0], [self.state]
         while self._agenda:
@@ -144,12 +144,7 @@ class _Play:
             bounds=start.bounds,
             last_good=start.before,
             instances=tuple(
-                replace(
-                    self._new_instance(host, since),
-                    status=InstanceStatus.RUNNING,
-                    provisioned=True,
-                    registered=True,
-                )
+                replace(self._new_instance(host, since), status=InstanceStatus.RUNNING, counted=True, registered=True)
                 for host in start.present
             ),
             created=since,
@@ -158,9 +153,8 @@ class _Play:
         )
         self._put(group)
         if start.status in WAITING:
-            self._begin_scaling(
-                group, Counts(0 if start.status is GroupStatus.CREATING else group.current, start.before), since
-            )
+            before = 0 if start.status is GroupStatus.CREATING else min(group.current, start.before.target)
+            self._begin_scaling(group, Counts(before, start.before), since)
             self._await_minimum(start.name, since)
             if since + self.scenario.durations.deadline <= 0:
                 raise self._error(f"{start.path}.age", "the deadline of the group would be over before the start")
@@ -176,8 +170,7 @@ class _Play:
     @_happen.register
     def _arrive(self, happening: Arrive) -> None:
         group = self._existing(happening)
-        there = {instance.host for instance in group.instances}
-        missing = [host for host in self.hosts[group.name] if host not in there]
+        missing = group.missing(self.hosts[group.name])
         arriving = self._selected(happening, missing, happening.selection, "not there yet")
         if len(group.staying) + len(arriving) > group.bounds.target:
             raise self._error(
@@ -194,9 +187,8 @@ class _Play:
             f"We currently do not have sufficient capacity to launch new {kind} instances. Please try again."
         )
         operation = self._operation_id(group.name)
-        there = {instance.host for instance in group.instances}
-        host = next((host for host in self.hosts[group.name] if host not in there), None)
-        logical_id = None if host is None else _uuid(self.layout, "node", host)
+        missing = group.missing(self.hosts[group.name])
+        logical_id = _uuid(self.layout, "node", missing[0]) if missing else None
         self._tell(
             Level.ERROR,
             f"Failed to provision EC2 Instance for Instance Group {group.name} in Cluster {self.layout.cluster}",
@@ -232,7 +224,7 @@ class _Play:
             )
         before = Counts(group.current, old)
         group = replace(group, bounds=new)
-        if group.status not in WAITING and new.minimum > max(old.minimum, group.current):
+        if group.status not in WAITING and new.minimum != old.minimum and group.current < new.minimum:
             group = replace(group, status=GroupStatus.UPDATING)
         self._put(group)
         self._begin_scaling(group, before, self.now)
@@ -291,7 +283,7 @@ class _Play:
         self.state = replace(self.state, operations=(*self.state.operations, operation))
         for instance in checked:
             self._change(instance, status=InstanceStatus.DEEP_HEALTH_CHECK)
-            self._after(happening.seconds, lambda instance=instance: self._pass_checks(instance))  # type: ignore[misc]
+            self._after(happening.seconds, partial(self._pass_checks, instance))
         self._after(happening.seconds, lambda: self._end(operation, OperationStatus.DONE))
 
     @_happen.register
@@ -304,7 +296,7 @@ class _Play:
     @_happen.register
     def _fail_node(self, happening: FailNode) -> None:
         group, instance = self._instance(happening, happening.host)
-        self._change(instance, status=InstanceStatus.FAILURE, message=happening.message)
+        self._change(instance, status=InstanceStatus.FAILURE, message=happening.message, counted=False)
         self._after(self.scenario.durations.slurm, lambda: self._change(instance, registered=False))
         self._tell(
             Level.ERROR,
@@ -359,9 +351,9 @@ class _Play:
                 self._end_scaling(group.name, OperationStatus.DONE)
 
     def _await_minimum(self, name: str, since: float) -> None:
-        deadline = since + self.scenario.durations.deadline
         if not self.scenario.continuous:
-            return
+            return  # it waits, or fails, as the timeline says
+        deadline = since + self.scenario.durations.deadline
         self._put(replace(self.state.groups[name], deadline=deadline))
         self._at(deadline, lambda: self._roll_back(name, deadline))
 
@@ -412,8 +404,8 @@ class _Play:
             self._enter_service(instance)
 
     def _enter_service(self, instance: Instance) -> None:
-        new = not instance.provisioned
-        self._change(instance, status=InstanceStatus.RUNNING, provisioned=True)
+        new = not instance.counted
+        self._change(instance, status=InstanceStatus.RUNNING, counted=True)
         if new:
             self._after(self.scenario.durations.slurm, lambda: self._register(instance))
             group = next(group for group, there in self.state.instances() if there.id == instance.id)
@@ -506,7 +498,7 @@ class _Play:
         *,
         status: InstanceStatus | None = None,
         message: str | None = None,
-        provisioned: bool | None = None,
+        counted: bool | None = None,
         registered: bool | None = None,
     ) -> None:
         """Change what is given of an instance, wherever it is now; one that is gone stays gone."""
@@ -516,7 +508,7 @@ class _Play:
                     there,
                     status=there.status if status is None else status,
                     message=there.message if message is None else message,
-                    provisioned=there.provisioned if provisioned is None else provisioned,
+                    counted=there.counted if counted is None else counted,
                     registered=there.registered if registered is None else registered,
                 )
                 if there.id == instance.id

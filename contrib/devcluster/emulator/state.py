@@ -48,15 +48,10 @@ class Instance:
     """Counts the launches in the cluster: what is newer has the higher one."""
     status: InstanceStatus = InstanceStatus.PENDING
     message: str | None = None
-    provisioned: bool = False
-    """Whether it has ever been Running, and so counts as one of its group until it is gone."""
+    counted: bool = False
+    """Whether CurrentCount includes it: from when it is first Running until it breaks or is gone."""
     registered: bool = False
     """Whether Slurm knows its node."""
-
-    @property
-    def counts(self) -> bool:
-        """Whether CurrentCount includes it: it was provisioned and has not broken since."""
-        return self.provisioned and self.status is not InstanceStatus.FAILURE
 
     @property
     def leaving(self) -> bool:
@@ -85,12 +80,17 @@ class Group:
     @property
     def current(self) -> int:
         """CurrentCount of the API."""
-        return sum(instance.counts for instance in self.instances)
+        return sum(instance.counted for instance in self.instances)
 
     @property
     def staying(self) -> tuple[Instance, ...]:
         """The instances that are not being terminated, oldest first."""
         return tuple(instance for instance in self.instances if not instance.leaving)
+
+    def missing(self, hosts: tuple[str, ...]) -> list[str]:
+        """Those of the group's hosts that have no instance, not even one that is being terminated."""
+        there = {instance.host for instance in self.instances}
+        return [host for host in hosts if host not in there]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +149,9 @@ class State:
     failure: str | None
     groups: Mapping[str, Group]
     operations: tuple[Operation, ...]
-    """Oldest first."""
+    """In the order in which they began, save that those from before the start come first, group by group."""
     events: tuple[Event, ...]
-    """Oldest first."""
+    """Likewise."""
 
     def instances(self) -> Iterator[tuple[Group, Instance]]:
         """Every instance with its group."""
