@@ -407,6 +407,71 @@ def oneline_records(text: str) -> list[dict[str, str]]:
     return records
 
 
+# --- pyslurm -------------------------------------------------------------------------------------------------------
+
+
+def pyslurm_nodes(nodes: Iterable[Any]) -> tuple[Node, ...]:
+    """pyslurm's nodes, in the order given, which is slurmctld's."""
+    return tuple(
+        Node(
+            node.name,
+            *state(node.state or ""),
+            gpus=_gpus(node.configured_gres),
+            gpus_allocated=_gpus(node.allocated_gres),
+            reason=node.reason or None,
+        )
+        for node in nodes
+    )
+
+
+def _gpus(gres: Mapping[str, Any] | None) -> int:
+    """The GPUs of a GRES mapping (`{"gpu:h100": 8}`)."""
+    return sum(int(count) for name, count in (gres or {}).items() if name.partition(":")[0] == "gpu")
+
+
+def pyslurm_partitions(
+    partitions: Iterable[Any], topology_of: Mapping[str, str], table: Sequence[str]
+) -> tuple[Partition, ...]:
+    """pyslurm's partitions; `topology_of` says which topology each names, `table` is the order of the node table."""
+    position = {name: place for place, name in enumerate(table)}
+    return tuple(
+        Partition(
+            one.name,
+            str(one.state or "UNKNOWN"),
+            topology_of.get(one.name),
+            _in_table_order(names.expand(one.nodes or ""), position),
+            bool(one.is_default),
+        )
+        for one in partitions
+    )
+
+
+def pyslurm_jobs(jobs: Iterable[Any]) -> tuple[Job, ...]:
+    """pyslurm's jobs, in the order given. A job without a time limit has no end: Slurm writes its start plus a year."""
+    return tuple(
+        Job(
+            id=int(job.id),
+            user=str(job.user_name or ""),
+            name=str(job.name or ""),
+            partition=str(job.partition or ""),
+            state=str(job.state or "UNKNOWN"),
+            nodes=names.expand(job.allocated_nodes or ""),
+            node_count=int(job.num_nodes or 0),
+            start_time=_moment(job.start_time),
+            end_time=_moment(job.end_time) if job.time_limit else None,
+            segment_size=job.segment_size or None,
+            priority=job.priority,
+            reason=None if job.state_reason in {None, "None"} else str(job.state_reason),
+        )
+        for job in jobs
+    )
+
+
+def _moment(seconds: Any) -> datetime | None:
+    """A time of Slurm's in seconds since 1970; 0 and None are no time."""
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+
+
 # --- HyperPod ------------------------------------------------------------------------------------------------------
 
 

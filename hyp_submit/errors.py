@@ -8,7 +8,9 @@
     ├── TimedOutWaiting       exit 6   the wait that was asked for is over
     ├── Refused               exit 7   sbatch said no
     ├── OutcomeUnknown        exit 8   sbatch gave no answer: look before submitting again
+    ├── NotAsked              exit 3   HyperPod cannot be asked from here: say what is missing, or gate on Slurm alone
     └── Transient             exit 3   unreadable now, perhaps not in a moment: worth waiting out
+        └── NoEndpoint                 nobody answers at HyperPod's endpoint
 
 Each is one line for the user; anything else that escapes is a bug and keeps its traceback (exit 1).
 """
@@ -44,6 +46,16 @@ class Transient(Unreadable):
     """Slurm or AWS did not answer this time; a wait looks again, one look gives up."""
 
     code = "unreachable"
+
+
+class NoEndpoint(Transient):
+    """Nobody answers at HyperPod's endpoint: off AWS, or a network fault."""
+
+
+class NotAsked(Unreadable):
+    """HyperPod cannot be asked from here at all: no cluster name, credentials, region or permission."""
+
+    code = "hyperpod-not-asked"
 
 
 class CannotFit(HypSubmitError):

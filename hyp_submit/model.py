@@ -19,6 +19,11 @@ UNUSABLE_FLAGS = frozenset(
 )
 BUSY_FLAGS = frozenset({"COMPLETING", "RESERVED", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
 
+HOLDING_STATES = frozenset(
+    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
+)
+"""Job states of slurm.h, base or flag, in which a job has its nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -124,6 +129,11 @@ class Job:
     priority: int | None = None
     reason: str | None = None
 
+    @property
+    def holds_nodes(self) -> bool:
+        """Whether its nodes are busy with it: slurmctld remembers the nodes of finished jobs for a while, too."""
+        return self.state in HOLDING_STATES
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceGroup:
@@ -141,6 +151,31 @@ class InstanceGroup:
     partitions: tuple[str, ...] = ()
     """SlurmConfig.PartitionNames; empty for controller and login groups and for clusters without SlurmConfig."""
     node_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HyperPod:
+    """HyperPod's own side of the cluster, from DescribeCluster."""
+
+    name: str
+    status: str
+    continuous: bool
+    """NodeProvisioningMode Continuous: the only mode with MinCount and events."""
+    groups: tuple[InstanceGroup, ...]
+    failure: str | None = None
+    """FailureMessage of the cluster; groups have none there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of an instance group."""
+
+    at: datetime
+    level: str
+    """Info, Warn or Error."""
+    text: str
+    reason: str | None = None
+    """FailureMessage, where there is one."""
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,13 @@ def natural_key(name: str) -> tuple[Any, ...]:
     return (*((int(part), part) if place % 2 else part for place, part in enumerate(parts)), name)
 
 
-def _check_size(text: str) -> None:
-    """Refuse a list that unfolds to an absurd number of names before anything unfolds it."""
+def _count(item: str) -> int:
+    """How many names one item of a hostlist stands for, counted without unfolding it."""
     count = 1
-    for bracket in re.findall(r"\[([^\]]*)\]", text):
-        spans = [_RANGE.match(item) for item in bracket.split(",")]
+    for bracket in re.findall(r"\[([^\]]*)\]", item):
+        spans = [_RANGE.match(part) for part in bracket.split(",")]
         count *= sum(abs(int(span[2]) - int(span[1])) + 1 if span else 1 for span in spans)
-    if count > MAX_NODES:
-        raise UsageError(f"node list {text[:60]!r}: names more than {MAX_NODES} nodes")
+    return count
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -45,9 +44,11 @@ def expand(text: str) -> tuple[str, ...]:
         return tuple(name for part in text.split(",") if (name := part.strip()))
     from ClusterShell.NodeSet import NodeSet, NodeSetParseError  # noqa: PLC0415  50 ms that a plain list need not pay
 
-    _check_size(text)
+    items = _split(text)
+    if sum(map(_count, items)) > MAX_NODES:
+        raise UsageError(f"node list {text[:60]!r}: names more than {MAX_NODES} nodes")
     names: list[str] = []
-    for item in _split(text):
+    for item in items:
         if "[" not in item:
             names.append(item)
             continue

@@ -167,7 +167,7 @@ def _release_times(cluster: Cluster) -> Mapping[str, datetime | None]:
     """When the last job of each busy node ends; None where one of them has no known end."""
     ends: dict[str, datetime | None] = {}
     for job in cluster.jobs:
-        for name in job.nodes:
+        for name in job.nodes if job.holds_nodes else ():
             if name not in ends:
                 ends[name] = job.end_time
             elif (known := ends[name]) is not None:

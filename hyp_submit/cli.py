@@ -1,0 +1,295 @@
+"""The command line: flags in, one step of `flow` after another, the answer out."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import uuid
+from datetime import UTC, datetime, timedelta
+from time import sleep
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+from hyp_submit import __version__, console
+from hyp_submit.errors import HypSubmitError, UsageError
+
+if TYPE_CHECKING:
+    from hyp_submit.batch import CommandLine
+    from hyp_submit.flow import Ask, Hold, Ports
+    from hyp_submit.model import Cluster
+
+app = typer.Typer(
+    name="hyp-submit",
+    help="Topology-aware sbatch for large training jobs on SageMaker HyperPod Slurm clusters.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class SbatchCommand(TyperCommand):
+    """A command in whose place for options every option of sbatch's is taken too, with its own arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Sort the words: ours go on to the parser, sbatch's and the script's are kept in `ctx.obj`."""
+        from hyp_submit.batch import split  # noqa: PLC0415
+
+        ours = {
+            name: not getattr(parameter, "is_flag", False)
+            for parameter in self.get_params(ctx)
+            for name in (*parameter.opts, *parameter.secondary_opts)
+            if name.startswith("-")
+        }
+        ctx.obj = split(args, ours)
+        rest: list[str] = super().parse_args(ctx, list(ctx.obj.ours))
+        return rest
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002  the parser's own signature
+        """What stands in the usage line."""
+        return ["[OPTIONS] [SBATCH OPTIONS]", "SCRIPT [ARGS]"]
+
+
+Size = Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel="Parallel sizes")]
+
+
+def _size(flag: str, text: str) -> Any:
+    return typer.Option(flag, min=1, metavar="N", help=text, rich_help_panel="Parallel sizes (else read from SCRIPT)")
+
+
+Tp = Annotated[int | None, _size("--tp", "Tensor parallel size.")]
+Pp = Annotated[int | None, _size("--pp", "Pipeline parallel size.")]
+Cp = Annotated[int | None, _size("--cp", "Context parallel size.")]
+Ep = Annotated[int | None, _size("--ep", "Expert parallel size.")]
+Etp = Annotated[int | None, _size("--etp", "Expert tensor parallel size.")]
+Shard = Annotated[int | None, _size("--shard", "GPUs of an HSDP shard group.")]
+FrameworkName = Annotated[
+    str | None, typer.Option("--framework", metavar="NAME", help="How ranks are numbered: megatron, fsdp, ...")
+]
+Patience = Annotated[
+    str,
+    typer.Option(metavar="DURATION", help="How much later than the soonest start a larger segment may start; 0, inf."),
+]
+Demo = Annotated[bool, typer.Option("--demo", help="Plan on the bundled cluster: needs no Slurm.")]
+SnapshotFile = Annotated[
+    str | None, typer.Option("--snapshot", metavar="FILE", help="Plan on a cluster written by `hyp-submit snapshot`.")
+]
+ClusterName = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="HyperPod cluster (else HYP_SUBMIT_CLUSTER, this node's)."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        console.put(f"hyp-submit {__version__}")
+        raise typer.Exit
+
+
+@app.command(cls=SbatchCommand)
+def plan(
+    ctx: typer.Context,
+    framework: FrameworkName = None,
+    tp: Tp = None,
+    pp: Pp = None,
+    cp: Cp = None,
+    ep: Ep = None,
+    etp: Etp = None,
+    shard: Shard = None,
+    patience: Patience = "30m",
+    demo: Demo = False,
+    snapshot: SnapshotFile = None,
+    json: Json = False,
+) -> None:
+    """Show what would be asked of Slurm for SCRIPT, where it would land and when, and why.
+
+    Every option of sbatch's is taken in its own place: --partition, --nodes, --segment, ... With --partition and
+    --nodes no script is needed.
+    """
+    from hyp_submit import flow, report  # noqa: PLC0415
+
+    sizes = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "etp": etp, "shard": shard}
+    try:
+        ask = _ask(ctx.obj, framework, sizes, patience)
+        cluster = _cluster(demo=demo, snapshot=snapshot)
+        made = flow.make_plan(cluster, ask)
+    except HypSubmitError as error:
+        if json:
+            console.put_json(report.error_json(error.code, str(error)))
+        raise
+    if json:
+        console.put_json(report.plan_json(made))
+    else:
+        console.show(report.plan_lines(made, cluster.taken_at, ask.line.script, ask.framework))
+    if not made.fit.ever:
+        raise typer.Exit(4)
+
+
+@app.command(cls=SbatchCommand)
+def submit(
+    ctx: typer.Context,
+    framework: FrameworkName = None,
+    tp: Tp = None,
+    pp: Pp = None,
+    cp: Cp = None,
+    ep: Ep = None,
+    etp: Etp = None,
+    shard: Shard = None,
+    patience: Patience = "30m",
+    gate: Annotated[
+        Literal["auto", "hyperpod", "slurm", "off"],
+        typer.Option(help="Whom to ask whether the partition is ready.", rich_help_panel="Waiting"),
+    ] = "auto",
+    require: Annotated[
+        Literal["all", "enough", "target"],
+        typer.Option(help="Which of its instance groups must be ready.", rich_help_panel="Waiting"),
+    ] = "all",
+    poll: Annotated[
+        str, typer.Option(metavar="DURATION", help="Time between looks.", rich_help_panel="Waiting")
+    ] = "30s",
+    timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Give up after so long.", rich_help_panel="Waiting")
+    ] = None,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="One look; not ready is exit 6.", rich_help_panel="Waiting")
+    ] = False,
+    cluster: ClusterName = None,
+) -> None:
+    """Plan SCRIPT, hold it until its partition is ready, submit it once, and print the job id alone on stdout.
+
+    Every option of sbatch's is taken in its own place and handed on.
+    """
+    from hyp_submit import flow, report  # noqa: PLC0415
+
+    hold = flow.Hold(
+        mode=gate,
+        require=require,
+        poll=max(_duration(poll, "--poll") or timedelta(), _poll_floor()),
+        timeout=_duration(timeout, "--timeout") if timeout else None,
+        wait=not no_wait,
+    )
+    sizes = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "etp": etp, "shard": shard}
+    ask = _ask(ctx.obj, framework, sizes, patience)
+    if ask.line.script is None and not any(option.name == "wrap" for option in ask.line.options):
+        raise UsageError("which script? hyp-submit submit [OPTIONS] SCRIPT [ARGS]")
+    made = _hold(_ports(cluster), ask, hold)
+    console.show((report.Line("warning", note.message, "warn") for note in made.warnings), stderr=True)
+    _hand_over(_ports(cluster), ask, made)
+
+
+def _hold(ports: Ports, ask: Ask, hold: Hold) -> Any:
+    """The plan, once the partition is ready for it."""
+    from hyp_submit import flow  # noqa: PLC0415
+
+    if hold.mode == "off":
+        return flow.plan_possible(ports.slurm(), ask)
+    with console.HoldDisplay() as display:
+        return flow.wait_ready(ports, ask, hold, display.show, display.say)
+
+
+def _hand_over(ports: Ports, ask: Ask, made: Any) -> None:
+    """Submit, and print the id. Ctrl-C meanwhile waits until Slurm has answered."""
+    from hyp_submit import flow, slurm  # noqa: PLC0415
+
+    with slurm.interrupts_deferred() as interrupts:
+        job = flow.submit(ports, ask, made, os.environ, f"hyp-submit:{uuid.uuid4().hex[:12]}")
+        console.put(job)
+    if interrupts:
+        console.say("note", f"job {job} was submitted before Ctrl-C: scancel {job} takes it back", "warn")
+        raise KeyboardInterrupt
+
+
+@app.command()
+def snapshot() -> None:
+    """Write the cluster as it is now to stdout, for --snapshot elsewhere."""
+    from hyp_submit import decode  # noqa: PLC0415
+
+    console.put(decode.to_snapshot(_ports(None).slurm()).decode().rstrip("\n"))
+
+
+# --- from flags to what flow takes ---------------------------------------------------------------------------------
+
+
+def _ask(line: CommandLine, framework: str | None, sizes: dict[str, int | None], patience: str) -> Ask:
+    from hyp_submit import files, flow  # noqa: PLC0415
+    from hyp_submit.model import Request  # noqa: PLC0415
+
+    return flow.read_ask(
+        line,
+        files.script(line.script) if line.script else None,
+        os.environ,
+        files.frameworks(),
+        framework=framework,
+        sizes={size: value for size, value in sizes.items() if value is not None},
+        request=Request(patience=_duration(patience, "--patience")),
+    )
+
+
+def _cluster(*, demo: bool, snapshot: str | None) -> Cluster:
+    """The cluster that the flags name, else the one that this host belongs to."""
+    from hyp_submit import files, slurm  # noqa: PLC0415
+
+    if demo and snapshot is not None:
+        raise UsageError("--demo and --snapshot are two clusters: give one")
+    if demo:
+        return files.demo()
+    return files.snapshot(snapshot) if snapshot is not None else slurm.read(_now)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _ports(cluster: str | None) -> Ports:
+    """The real world. HyperPod is connected to at the first question."""
+    from functools import cache  # noqa: PLC0415
+
+    from hyp_submit import aws, flow, slurm  # noqa: PLC0415
+
+    client = cache(lambda: aws.connect(cluster))
+    return flow.Ports(
+        slurm=lambda: slurm.read(_now),
+        hyperpod=lambda: client().read(),
+        events=lambda group: client().events(group),
+        sbatch=slurm.sbatch,
+        now=_now,
+        sleep=sleep,
+    )
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
+
+
+def _duration(text: str, flag: str) -> timedelta | None:
+    """`90`, `30s`, `15m`, `6h`, `2d`; `inf` is None."""
+    if text == "inf":
+        return None
+    match = re.fullmatch(r"(\d{1,7}(?:\.\d+)?)\s*([smhd]?)", text.strip().lower())
+    if match is None:
+        raise UsageError(f"{flag} {text}: not a duration; write 30s, 15m, 6h, 2d or inf")
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
+
+
+def _poll_floor() -> timedelta:
+    """AWS asks not to be polled faster than every 10 s; an endpoint on this host may be."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER", "")
+    local = re.match(r"https?://(localhost|127\.[\d.]+|\[::1\])([:/]|$)", endpoint)
+    return timedelta(seconds=0.2 if local else 10)
+
+
+def main() -> None:
+    """The console script: errors of ours become one line and their exit code, a bug keeps its traceback."""
+    try:
+        app()
+    except HypSubmitError as error:
+        console.fail(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        console.fail("interrupted")
+        sys.exit(130)

@@ -1,0 +1,167 @@
+"""The terminal: stdout is data, stderr is narration, and a hold shows itself live where somebody watches."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any, Self
+
+from hyp_submit import gate, report
+from hyp_submit.model import Event, InstanceGroup
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+    from hyp_submit.flow import Look
+
+_TONES = {"": "", "good": "green", "warn": "yellow", "bad": "red", "dim": "dim"}
+PLAIN_REPEAT = timedelta(minutes=5)
+"""Where nobody watches, an unchanged wait is said again after this long."""
+
+
+def put(text: str) -> None:
+    """A line of data on stdout, flushed so that it stands before narration that follows. A closed pipe is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit; without this that would be a traceback.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def put_json(document: Any) -> None:
+    """A JSON document on stdout."""
+    put(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def width(default: int = 100) -> int:
+    """Columns to write for: the terminal's, or `default` where there is none; never under 40."""
+    return max(40, get_terminal_size((default, 24)).columns)
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console  # noqa: PLC0415  only output with colours needs it
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width(), soft_wrap=True)
+
+
+def show(lines: Iterable[report.Line], *, stderr: bool = False) -> None:
+    """Lines for a person; on stderr where stdout has the data."""
+    from rich.text import Text  # noqa: PLC0415
+
+    console = _console(stderr=stderr)
+    for line in lines:
+        for row in report.plain([line], width()):
+            text = Text(row, style=_TONES[line.tone] if line.table or line.tone in {"warn", "bad"} else "")
+            if line.label and row.startswith(line.label):
+                text.stylize(f"bold {_TONES[line.tone]}", 0, len(line.label))
+            console.print(text, no_wrap=True, overflow="ignore", crop=False)
+
+
+def say(label: str, text: str, tone: report.Tone = "") -> None:
+    """One line of narration."""
+    show([report.Line(label, text, tone)], stderr=True)
+
+
+def fail(message: str) -> None:
+    """The one line of an error; left to the terminal to fold, so that it stays one line in a log."""
+    from rich.text import Text  # noqa: PLC0415
+
+    _console(stderr=True).print(
+        Text.assemble(("error", "bold red"), " " * 7, report.printable(message)), soft_wrap=True
+    )
+
+
+class HoldDisplay:
+    """Shows the looks of a hold on stderr: a live picture on a terminal, a line for each change elsewhere."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._plan = ""
+        self._last = ""
+        self._said_at = timedelta()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the live picture away, so that other output starts on a clean line."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """A line of narration that stays, above the live picture."""
+        self.close()
+        say("note", text, "warn")
+
+    def show(self, look: Look) -> None:
+        """Show one look, and the plan where it is a new one."""
+        if look.plan is not None and (planned := report.summary(look.plan)) != self._plan:
+            self.close()
+            say("plan", planned, "good")
+            self._plan = planned
+        if isinstance(look.decision, gate.Ready):
+            self.close()
+            return
+        lines = list(_hold_lines(look))
+        if sys.stderr.isatty():
+            self._paint(lines, look)
+            return
+        steady = " | ".join(line.text for line in lines)
+        if steady != self._last or look.waited - self._said_at >= PLAIN_REPEAT:
+            self._last, self._said_at = steady, look.waited
+            say("holding", f"{_clock(look.waited)}  {steady}")
+
+    def _paint(self, lines: list[report.Line], look: Look) -> None:
+        from rich.live import Live  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        tail = f"{_clock(look.waited)} waited"
+        if look.next_in is not None:
+            tail += f", next look in {round(look.next_in.total_seconds())} s, Ctrl-C gives up (nothing is submitted)"
+        rows = list(report.plain([*lines, report.Line("", tail, "dim")], width() - 1))
+        picture: RenderableType = Text("\n".join(rows), no_wrap=True, overflow="ellipsis")
+        if self._live is None:
+            self._live = Live(picture, console=_console(stderr=True), auto_refresh=False, transient=True)
+            self._live.start()
+        self._live.update(picture, refresh=True)
+
+
+def _hold_lines(look: Look) -> Iterable[report.Line]:
+    seen = look.seen
+    if seen is None:
+        yield report.Line("holding", f"this look failed, trying again: {look.trouble}", "warn")
+        return
+    parts = [_group(group) for group in seen.groups or ()]
+    if parts:
+        yield report.Line("holding", f"{seen.partition}  {'; '.join(parts)}")
+    slurm = f"Slurm: {seen.registered} nodes registered, {seen.usable} usable of the {seen.nodes} that the job needs"
+    yield report.Line("" if parts else "holding", slurm if parts else f"{seen.partition}  {slurm}")
+    if isinstance(look.decision, gate.Wait):
+        yield report.Line("", f"waits for: {look.decision.why[0]}")
+    if look.events:
+        yield report.Line("", f"last event: {_event(look.events[0])}")
+
+
+def _group(group: InstanceGroup) -> str:
+    return report.group_text(group)
+
+
+def _event(event: Event) -> str:
+    return f"{event.text}{': ' + event.reason if event.reason else ''}"
+
+
+def _clock(span: timedelta) -> str:
+    """`00:14:09`."""
+    seconds = int(span.total_seconds())
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"

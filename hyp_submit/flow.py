@@ -1,0 +1,290 @@
+"""read -> plan -> gate -> submit, one step a function. What each step needs from outside comes in through `Ports`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Literal
+
+from hyp_submit import batch, gate, launch
+from hyp_submit import plan as planner
+from hyp_submit.errors import (
+    CannotFit,
+    NoEndpoint,
+    NotAsked,
+    TimedOutWaiting,
+    Transient,
+    UsageError,
+    WillNotBeReady,
+)
+from hyp_submit.model import Cluster, Event, Framework, HyperPod, Plan, Request, Workload
+from hyp_submit.workload import SIZES, with_size
+
+GateMode = Literal["auto", "hyperpod", "slurm", "off"]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The outside world. Readers raise Transient where looking again may help."""
+
+    slurm: Callable[[], Cluster]
+    hyperpod: Callable[[], HyperPod]
+    """Raises NotAsked where HyperPod cannot be asked from here."""
+    events: Callable[[str], tuple[Event, ...]]
+    """The newest events of an instance group; () where there are none to be had."""
+    sbatch: Callable[[Sequence[str], Mapping[str, str], str], str]
+    """Run sbatch with a job token; the job id. Raises Refused or OutcomeUnknown."""
+    now: Callable[[], datetime]
+    sleep: Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the user wants, as read from the command line and the script: all that a plan needs beside a cluster."""
+
+    line: batch.CommandLine
+    workload: Workload
+    request: Request
+    framework: Framework | None = None
+
+
+def read_ask(
+    line: batch.CommandLine,
+    script: str | None,
+    environment: Mapping[str, str],
+    frameworks: Sequence[Framework],
+    *,
+    framework: str | None = None,
+    sizes: Mapping[str, int] | None = None,
+    request: Request | None = None,
+) -> Ask:
+    """Put together what the script says and what the command line says; the command line wins.
+
+    `script` is the script's text (None: no script), `sizes` the parallel sizes given as flags.
+    """
+    name = line.script or "script"
+    if framework is not None and framework not in {one.name for one in frameworks}:
+        raise UsageError(f"--framework {framework}: there are {', '.join(one.name for one in frameworks)}")
+    found = Workload(framework=framework)
+    lines: tuple[batch.Option, ...] = ()
+    if script is not None:
+        found = launch.read(script, name, frameworks, environment, framework)
+        lines = batch.directives(script, name)
+    options = batch.effective(line.options, environment, lines)
+    for size, value in (sizes or {}).items():
+        found = with_size(found, size, value, f"--{size}")
+    found = replace(found, open=tuple(one for one in found.open if getattr(found, one.field) is None))
+    if gpus := batch.gpus_per_node(options):
+        found = with_size(found, "gpus_per_node", *gpus)
+    if "nodes" in options:
+        found = with_size(found, "nodes", batch.whole_number(options["nodes"]), options["nodes"].source)
+    if found.framework is None and any(getattr(found, size) is not None for size in SIZES):
+        raise UsageError("sizes without a framework: --framework NAME says how its ranks are numbered")
+    return Ask(
+        line,
+        found,
+        _request(request or Request(), options),
+        next((one for one in frameworks if one.name == found.framework), None),
+    )
+
+
+def _request(request: Request, options: Mapping[str, batch.Option]) -> Request:
+    """The request with what sbatch's own options fix."""
+    if (partition := options.get("partition")) and partition.value:
+        if "," in partition.value:
+            raise UsageError(
+                f"--partition={partition.value} ({partition.source}): a plan is for one partition, name it"
+            )
+        request = replace(request, partition=partition.value)
+    if "segment" in options and request.segment is None:
+        request = replace(request, segment=batch.whole_number(options["segment"]))
+    if "spread-segments" in options:
+        request = replace(request, spread_segments=True)
+    if "switches" in options and request.switches is None:
+        switches = options["switches"]
+        count = replace(switches, value=(switches.value or "").partition("@")[0])
+        request = replace(request, switches=batch.whole_number(count))
+    return request
+
+
+def make_plan(cluster: Cluster, ask: Ask) -> Plan:
+    """The plan for the ask on a cluster."""
+    return planner.plan(cluster, ask.workload, ask.request, ask.framework)
+
+
+def plan_possible(cluster: Cluster, ask: Ask) -> Plan:
+    """The plan for the ask. Raises CannotFit where no state of the cluster holds the job."""
+    made = make_plan(cluster, ask)
+    if not made.fit.possible:
+        raise CannotFit("; ".join(note.message for note in made.errors))
+    return made
+
+
+# --- hold ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """How to wait."""
+
+    mode: GateMode = "auto"
+    require: gate.Require = "all"
+    poll: timedelta = timedelta(seconds=30)
+    timeout: timedelta | None = None
+    """None: as long as it takes."""
+    wait: bool = True
+    """False: one look, ready or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the gate, for whoever shows it."""
+
+    seen: gate.Observation | None
+    """None where the look failed; `trouble` says why."""
+    decision: gate.Decision | None
+    plan: Plan | None
+    events: tuple[Event, ...] = ()
+    trouble: str | None = None
+    waited: timedelta = timedelta()
+    next_in: timedelta | None = None
+
+
+Show = Callable[[Look], None]
+Say = Callable[[str], None]
+"""Shows one line of narration."""
+
+
+@dataclass
+class _Gate:
+    """The looks of one hold: reads both sides, keeps the latch."""
+
+    ports: Ports
+    ask: Ask
+    hold: Hold
+    say: Say
+    latch: gate.Latch = field(default_factory=gate.Latch)
+    asks_hyperpod: bool = False
+    looked: bool = False
+
+    def look(self) -> Look:
+        """Raises Transient where this look could not be made."""
+        cluster = self.ports.slurm()
+        hyperpod = self._hyperpod()
+        if hyperpod is not None:
+            cluster = replace(cluster, instance_groups=hyperpod.groups)
+        seen, plan = observe(self.ports.now(), cluster, self.ask, hyperpod)
+        self.looked = True
+        if plan is not None and not plan.fit.possible and hyperpod is None:
+            raise CannotFit("; ".join(note.message for note in plan.errors))
+        decision, self.latch = gate.look(seen, self.latch, self.hold.require)
+        return Look(seen, decision, plan)
+
+    def _hyperpod(self) -> HyperPod | None:
+        if self.hold.mode == "slurm":
+            return None
+        if self.looked and not self.asks_hyperpod:
+            return None
+        try:
+            answer = self.ports.hyperpod()
+        except (NotAsked, NoEndpoint) as error:
+            if self.hold.mode == "hyperpod" and isinstance(error, NotAsked):
+                raise
+            if self.hold.mode == "hyperpod" or self.asks_hyperpod:
+                raise Transient(str(error)) from error
+            self.say(f"HyperPod is not asked, waiting on Slurm alone: {error}")
+            return None
+        self.asks_hyperpod = True
+        return answer
+
+
+def observe(
+    now: datetime, cluster: Cluster, ask: Ask, hyperpod: HyperPod | None
+) -> tuple[gate.Observation, Plan | None]:
+    """What the gate needs to know of a cluster, and the plan on it; no plan while the partition is not there yet."""
+    name = ask.request.partition
+    feeds = bool(name and cluster.groups_of(name))
+    plan = None
+    if name is None or name in cluster.partition or not feeds:
+        plan = make_plan(cluster, ask)
+        name = plan.partition
+    partition = cluster.partition.get(name or "")
+    nodes = [cluster.node[member] for member in partition.nodes if member in cluster.node] if partition else []
+    return (
+        gate.Observation(
+            at=now,
+            nodes=plan.nodes if plan else ask.request.nodes or ask.workload.nodes or 1,
+            partition=name or "",
+            partition_state=partition.state if partition else None,
+            registered=len(nodes),
+            usable=sum(node.healthy for node in nodes),
+            fit=plan.fit if plan else None,
+            groups=cluster.groups_of(name or "") if hyperpod else None,
+            cluster_status=hyperpod.status if hyperpod else None,
+        ),
+        plan,
+    )
+
+
+def wait_ready(ports: Ports, ask: Ask, hold: Hold, show: Show, say: Say) -> Plan:
+    """Wait until the partition is ready for the job; the plan as it is then.
+
+    Raises WillNotBeReady, TimedOutWaiting (also when not ready and not told to wait), CannotFit, and whatever a first
+    look that cannot be made raises. Trouble after the first look is waited out.
+    """
+    started = ports.now()
+    door = _Gate(ports, ask, hold, say)
+    while True:
+        waited = ports.now() - started
+        try:
+            found = door.look()
+        except Transient as error:
+            if not door.looked or not hold.wait:
+                raise
+            found = Look(None, None, None, trouble=str(error))
+        found = replace(found, waited=waited)
+        if isinstance(found.decision, gate.Failed):
+            raise WillNotBeReady(_with_reason(ports, found))
+        if isinstance(found.decision, gate.Ready) and found.plan is not None:
+            show(found)
+            return found.plan
+        left = None if hold.timeout is None else hold.timeout - waited
+        if not hold.wait or (left is not None and left <= timedelta(0)):
+            show(found)
+            raise TimedOutWaiting(f"not ready after {round(waited.total_seconds())} s: {_why(found)}")
+        pause = hold.poll * random.uniform(0.8, 1.2)  # noqa: S311  jitter, so that many waiters do not ask at once
+        pause = pause if left is None else min(pause, left)
+        if found.seen is not None and found.seen.groups:
+            found = replace(
+                found, events=tuple(event for group in found.seen.groups for event in ports.events(group.name))
+            )
+        show(replace(found, next_in=pause))
+        ports.sleep(pause.total_seconds())
+
+
+def _why(found: Look) -> str:
+    if found.trouble is not None:
+        return found.trouble
+    return "; ".join(found.decision.why) if isinstance(found.decision, gate.Wait) else "not ready"
+
+
+def _with_reason(ports: Ports, found: Look) -> str:
+    """The failure, with what the newest bad event of its groups says."""
+    why = found.decision.why if isinstance(found.decision, gate.Failed) else ""
+    groups = found.seen.groups if found.seen else None
+    events = [event for group in groups or () for event in ports.events(group.name) if event.level != "Info"]
+    if not events:
+        return why
+    event = max(events, key=lambda event: event.at)
+    return f"{why}; last event: {event.text}{': ' + event.reason if event.reason else ''}"
+
+
+# --- submit --------------------------------------------------------------------------------------------------------
+
+
+def submit(ports: Ports, ask: Ask, plan: Plan, environment: Mapping[str, str], token: str) -> str:
+    """Hand the job to Slurm, once; the job id. `token` goes into the job's comment, so that it can be found again."""
+    argv = batch.sbatch_argv(plan, ask.line, token)
+    return ports.sbatch(argv, batch.environment(environment, plan), token)
