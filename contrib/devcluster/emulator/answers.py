@@ -29,6 +29,7 @@ CONTINUOUS_ONLY = ("ListClusterEvents", "DescribeClusterEvent", "ListClusterOper
 NEWEST_EVENTS = 500
 """ListClusterEvents shows no more than these, as has been observed on the service."""
 
+LIFECYCLE = {"SourceS3Uri": "s3://sagemaker-hyperpod-scripts/lifecycle", "OnCreate": "on_create.sh"}
 IMAGE = {
     "CurrentImageId": "ami-0c2f3a9d417be5608",
     "DesiredImageId": "ami-0c2f3a9d417be5608",
@@ -118,10 +119,7 @@ class Api:
             "CurrentCount": group.current,
             "TargetCount": group.bounds.target,
             "TargetStateCount": group.current,
-            "LifeCycleConfig": {
-                "SourceS3Uri": f"s3://sagemaker-{self._layout.cluster}/lifecycle-scripts",
-                "OnCreate": "on_create.sh",
-            },
+            "LifeCycleConfig": LIFECYCLE,
             "ExecutionRole": f"arn:aws:iam::{ACCOUNT}:role/HyperPodExecutionRole",
             "ThreadsPerCore": 2,
             **IMAGE,
@@ -227,10 +225,7 @@ class Api:
     def _node(self, group: Group, instance: Instance) -> Answer:
         return {
             **self._node_summary(group, instance, logical=True),
-            "LifeCycleConfig": {
-                "SourceS3Uri": f"s3://sagemaker-{self._layout.cluster}/lifecycle-scripts",
-                "OnCreate": "on_create.sh",
-            },
+            "LifeCycleConfig": LIFECYCLE,
             "ThreadsPerCore": 2,
             "PrivatePrimaryIp": instance.host.removeprefix("ip-").replace("-", "."),
             "Placement": {"AvailabilityZone": f"{REGION}a", "AvailabilityZoneId": "usw2-az1"},

@@ -156,7 +156,8 @@ class _Play:
             before = 0 if start.status is GroupStatus.CREATING else min(group.current, start.before.target)
             self._begin_scaling(group, Counts(before, start.before), since)
             self._await_minimum(start.name, since)
-            if since + self.scenario.durations.deadline <= 0:
+            deadline = self.state.groups[start.name].deadline
+            if deadline is not None and deadline <= 0:
                 raise self._error(f"{start.path}.age", "the deadline of the group would be over before the start")
         if start.status is GroupStatus.DELETING:
             self._remove(start.name)

@@ -300,7 +300,7 @@ def _present(selection: Selection, hosts: tuple[str, ...], target: int, path: st
     return tuple(host for host in hosts if host in selection) if isinstance(selection, tuple) else hosts[:number]
 
 
-def _happening(fields: _Fields, hosts: Mapping[str, tuple[str, ...]]) -> Happening:
+def _happening(fields: _Fields, hosts: Hosts) -> Happening:
     actions = [key for key in fields if key in _ACTIONS]
     if len(actions) != 1:
         found = ", ".join(actions) or "none"
