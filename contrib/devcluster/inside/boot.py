@@ -1,7 +1,7 @@
 """The cage's PID 1: brings Slurm and the emulated HyperPod API up, tells the outside, then only reaps orphans.
 
-It talks to whoever started the cage in lines on stdout: `step TEXT` as each step begins, then `ready JSON` or
-`failed TEXT`. When nobody listens any more it ends, and the cage with it.
+It talks to whoever started the cage in lines on stdout: `step TEXT` as each step begins, then `ready`, `failed` or
+`refused` (the input is wrong) with JSON. When nobody listens any more it ends, and the cage with it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ _LOG_LINES = 15
 _ADDRESS = "10.1.255.1"
 
 
+class InputError(Exception):
+    """The scenario cannot be used; the message says why."""
+
+
 class BootError(Exception):
     """The cage cannot serve; the message says what did not come up, and ends with what the log says."""
 
@@ -45,7 +49,10 @@ def main() -> None:
     args = parser.parse_args()
     try:
         ready = _boot(args.layout, args.scenario, args.step_layout, args.speed)
-    except (BootError, slurm.SlurmError, layout.LayoutError) as error:
+    except (InputError, layout.LayoutError) as error:
+        _tell("refused", json.dumps(str(error)))
+        sys.exit(1)
+    except (BootError, slurm.SlurmError) as error:
         _tell("failed", json.dumps(str(error)))
         sys.exit(1)
     _tell("ready", json.dumps(ready))
@@ -93,7 +100,7 @@ def _initial_nodes(emulator: Sequence[str]) -> tuple[str, ...]:
     """The nodes that are there when the scenario begins."""
     done = subprocess.run([*emulator, "--initial-nodes"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise BootError(f"the scenario cannot be used: {_last_lines(done.stderr)}")
+        raise InputError(_last_lines(done.stderr))
     return tuple(done.stdout.split())
 
 

@@ -121,12 +121,11 @@ def _present_by_partition(layout: Layout, present: Collection[str]) -> Iterator[
 
 
 def _node_lines(layout: Layout, present: Collection[str]) -> Iterator[str]:
-    gpus = {name: partition.gpus for partition in layout.partitions.values() for name in layout.nodes_of(partition.name)}
-    there = frozenset(present)
-    for index, name in enumerate(layout.nodes):  # a node keeps its port however many others there are
-        if name in there:
-            gres = f" Gres=gpu:{gpus[name]}" if gpus[name] else ""
-            yield f"NodeName={name} NodeAddr=127.0.0.1 Port={FIRST_SLURMD_PORT + index} {_HARDWARE}{gres} State=UNKNOWN"
+    ports = {name: FIRST_SLURMD_PORT + index for index, name in enumerate(layout.nodes)}  # whoever else is there
+    for partition, names in _present_by_partition(layout, present):
+        gres = f" Gres=gpu:{partition.gpus}" if partition.gpus else ""
+        for name in names:
+            yield f"NodeName={name} NodeAddr=127.0.0.1 Port={ports[name]} {_HARDWARE}{gres} State=UNKNOWN"
 
 
 def _partition_lines(layout: Layout, present: Collection[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What the devcluster is made of when every instance is there, as layout.yaml says it.
 
-Slurm's configuration and the emulated HyperPod API are both made from the one `Layout` that `load` returns, so that they
-cannot disagree about which node belongs to which block, partition or instance group.
+Slurm's configuration and the emulated HyperPod API are both made from the one `Layout` that `load` returns, so that
+they cannot disagree about which node belongs to which block, partition or instance group.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class SlurmNodes:
         self._layout = layout
 
     def present(self) -> tuple[str, ...]:
-        """Names of the nodes in Slurm's configuration, in the layout's order."""
+        """Names of the nodes in Slurm's configuration, partition by partition as in the layout."""
         return conf.node_names((CONFIG / "nodes.conf").read_text(encoding="utf-8"))
 
     def arrive(self, names: Iterable[str]) -> None:
@@ -135,6 +135,6 @@ def _session(process: Path) -> int | None:
 
 def _open_files(process: Path) -> set[str]:
     try:
-        return {os.readlink(descriptor) for descriptor in (process / "fd").iterdir()}
+        return {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
     except OSError:  # it ended, or closed a file, while being looked at: slurmd and slurmstepd keep their log
         return set()

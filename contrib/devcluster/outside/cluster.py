@@ -7,27 +7,23 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
 import select
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from outside.errors import CannotRunError, DevclusterError, MisuseError
 from outside.processes import Process
 from outside.progress import step
+from outside.records import STATE, Record, Settings, read, write
 from outside.root import REPO, VENV_PYTHON
-
-STATE = Path("/run/hyp-submit-devcluster")
 
 _HERE = Path(__file__).resolve().parent.parent
 _REPO = _HERE.parent.parent
 _INPUTS_INSIDE = "/etc/devcluster"
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 _BOOT_PATIENCE = 180.0
 """Seconds without any news from a booting cage after which it is given up; its own deadlines are shorter."""
 _KILL_PATIENCE = 30.0
@@ -38,77 +34,6 @@ _NO_CAGE = (
     "no cage can be made here: it takes a machine (or a container with --privileged) where root may make "
     "namespaces and overlay mounts"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a cluster is started. Files are absolute paths outside; `scenario` may be a bare name, `speed` None its own."""
-
-    scenario: str
-    speed: float | None
-    layout: str
-    step_layout: str
-
-    @property
-    def scenario_file(self) -> Path | None:
-        """The file that was named, None for a scenario that comes with the emulator."""
-        return Path(self.scenario) if "/" in self.scenario else None
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A cluster that was started. `init` is its PID 1, `holder` the unshare above that; not `ready` = still booting."""
-
-    name: str
-    init: Process
-    holder: Process
-    root: str
-    settings: Settings
-    ready: bool = False
-    cluster: str = ""
-    nodes: int = 0
-    api_port: int = 0
-
-    def alive(self) -> bool:
-        """Whether its cage is there."""
-        return self.init.alive()
-
-
-def check_name(name: str) -> str:
-    """The name, if it can be one. Raises `MisuseError`."""
-    if not _NAME.fullmatch(name):
-        raise MisuseError(f"--name {name}: at most 31 lower-case letters, digits and hyphens, a hyphen not first")
-    return name
-
-
-def read(name: str) -> Record | None:
-    """What is recorded under a name, whether or not it still runs."""
-    try:
-        raw = json.loads((STATE / name / "record.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    return Record(
-        **{
-            **raw,
-            "init": Process(**raw["init"]),
-            "holder": Process(**raw["holder"]),
-            "settings": Settings(**raw["settings"]),
-        }
-    )
-
-
-def running(name: str) -> Record:
-    """The cluster of this name. Raises `CannotRunError` if it does not run."""
-    record = read(name)
-    if record is None or not record.ready or not record.alive():
-        option = "" if name == "dev" else f" --name {name}"
-        raise CannotRunError(f"no cluster {name!r} runs: start it with devcluster up{option}")
-    return record
-
-
-def names() -> list[str]:
-    """Every name that has a folder."""
-    return sorted(path.name for path in STATE.iterdir() if path.is_dir()) if STATE.is_dir() else []
 
 
 @contextmanager
@@ -123,7 +48,7 @@ def locked() -> Iterator[None]:
 def start(name: str, root: Path, settings: Settings) -> Record:
     """Boot a cluster whose name is free; returns when it serves. To be called with `locked`.
 
-    Raises `CannotRunError`; nothing is left then, nor after an interruption.
+    Raises `MisuseError` or `CannotRunError`; nothing is left then, nor after an interruption.
     """
     missing = [program for program in _NEEDED if not shutil.which(program)]
     if missing:
@@ -137,17 +62,22 @@ def start(name: str, root: Path, settings: Settings) -> Record:
         with log.open("wb") as errors:
             holder = subprocess.Popen(
                 _cage_argv(name, root, folder, arguments),
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, env={"PATH": _PATH},
-            )  # fmt: skip
+                bufsize=0,  # a line read ahead would be missed when waiting for the next
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C here is for this process to act on
+                env={"PATH": _PATH},
+            )
         undo.callback(_end_holder, holder)
         assert holder.stdout is not None  # noqa: S101
         with holder.stdout as output:
             boot = _Boot(output, log)
             init = Process.of(int(boot.expect("pid")[1]))
             record = Record(name, init, Process.of(holder.pid), str(root), settings)
-            _write(record)  # so that one who comes after an accident finds what to end
+            write(record)  # so that one who comes after an accident finds what to end
             record = _follow_boot(boot, record)
-        _write(record)
+        write(record)
         undo.pop_all()
     return record
 
@@ -197,22 +127,28 @@ def _cage_argv(name: str, root: Path, folder: Path, arguments: list[str]) -> lis
 
 
 class _Boot:
-    """What a booting cage says, line by line: `pid N`, then `step TEXT` any number of times, `ready JSON` or `failed JSON`."""
+    """What a booting cage says, line by line: `pid N`, then `step TEXT` any number of times, then how it came out.
+
+    That is `ready` with what a `Record` lacks, or `failed` or `refused` (its input is wrong) with the reason, as JSON.
+    """
 
     def __init__(self, output: IO[bytes], log: Path) -> None:
         self._output = output
         self._log = log
+        self._began = False
 
     def expect(self, *kinds: str) -> tuple[str, str]:
-        """The next line as (kind, text). Raises `CannotRunError` where it says that it failed, or falls silent."""
+        """The next line as (kind, text). Raises `MisuseError` or `CannotRunError` where it says so or falls silent."""
         if not select.select([self._output], [], [], _BOOT_PATIENCE)[0]:
             raise CannotRunError(f"the cage has said nothing for {_BOOT_PATIENCE:.0f} s; its log ends:\n{self._tail()}")
         kind, _, text = self._output.readline().decode().strip().partition(" ")
         if kind == "failed":
             raise CannotRunError(json.loads(text))
+        if kind == "refused":
+            raise MisuseError(json.loads(text))
         if kind not in kinds:
-            cause = _NO_CAGE if "pid" in kinds or not kind and "step" in kinds else "the cage ended while it booted"
-            raise CannotRunError(f"{cause}:\n{self._tail()}")
+            raise CannotRunError(f"{'the cage ended while it booted' if self._began else _NO_CAGE}:\n{self._tail()}")
+        self._began |= kind == "step"
         return kind, text
 
     def _tail(self) -> str:
@@ -226,10 +162,4 @@ def _follow_boot(boot: _Boot, record: Record) -> Record:
     while kind == "step":
         with step(text):
             kind, text = boot.expect("step", "ready")
-    return replace(record, ready=True, **json.loads(text))
-
-
-def _write(record: Record) -> None:
-    partial = STATE / record.name / ".record.json.new"
-    partial.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    partial.replace(STATE / record.name / "record.json")
+    return record._replace(ready=True, **json.loads(text))

@@ -5,14 +5,16 @@ Kept light: this is on the way of every `exec`.
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from outside.errors import CannotRunError
+from outside.errors import CannotRunError, MisuseError
 from outside.processes import Process
+from outside.records import Record, running
 
 _NEW_NS = 0x00020000
 _NEW_UTS = 0x04000000
@@ -24,11 +26,12 @@ _PR_SET_PDEATHSIG = 1
 # What someone may send to this process and mean the command. Stopping and continuing reach both by themselves.
 _FORWARDED = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
 
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/venv/bin"
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class _User(NamedTuple):
     """Whom a command runs as, and in which folder."""
 
     name: str
@@ -36,11 +39,44 @@ class User:
     home: str
 
 
-ALICE = User("alice", 1001, "/home/alice")
-ROOT = User("root", 0, "/root")
+_ALICE = _User("alice", 1001, "/home/alice")
+_ROOT = _User("root", 0, "/root")
 
 
-def run(init: Process, command: Sequence[str], user: User, environment: Mapping[str, str]) -> int:
+def execute(options: argparse.Namespace) -> int:
+    """Run what stands after `--`, or a shell. Options: name, root, env, command."""
+    record = running(options.name)
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    user = _ROOT if options.root else _ALICE
+    return _run(record.init, command or ["/bin/bash"], user, _environment(record, user, options.env))
+
+
+def _environment(record: Record, user: _User, extra: Sequence[str]) -> dict[str, str]:
+    """All that a command in the cage sees of variables: nothing of this shell's leaks in."""
+    given = {}
+    for assignment in extra:
+        name, equals, value = assignment.partition("=")
+        if not name or not equals:
+            raise MisuseError(f"--env {assignment}: expected NAME=VALUE")
+        given[name] = value
+    return {
+        "PATH": _PATH,
+        "HOME": user.home,
+        "USER": user.name,
+        "LOGNAME": user.name,
+        "SHELL": "/bin/bash",
+        "LANG": "C.UTF-8",
+        "TERM": os.environ.get("TERM", "dumb"),
+        "AWS_REGION": "us-west-2",
+        "AWS_ACCESS_KEY_ID": "devcluster",
+        "AWS_SECRET_ACCESS_KEY": "devcluster",
+        "AWS_ENDPOINT_URL_SAGEMAKER": f"http://127.0.0.1:{record.api_port}",
+        "HYP_SUBMIT_CLUSTER": record.cluster,
+        **given,
+    }
+
+
+def _run(init: Process, command: Sequence[str], user: _User, environment: Mapping[str, str]) -> int:
     """Run `command` in the cage of `init` and return its exit code; where a signal ended it, end by the same one.
 
     Raises `CannotRunError` if the cage is gone.
@@ -62,7 +98,7 @@ def _join(cage: int, namespaces: int) -> None:
         raise CannotRunError(f"the cage cannot be entered: {os.strerror(ctypes.get_errno())}")
 
 
-def _become(cage: int, command: Sequence[str], user: User, environment: Mapping[str, str]) -> None:
+def _become(cage: int, command: Sequence[str], user: _User, environment: Mapping[str, str]) -> None:
     """Never returns: the forked child turns into the command, or ends as a shell would (126, 127)."""
     code = 126
     try:
@@ -74,7 +110,7 @@ def _become(cage: int, command: Sequence[str], user: User, environment: Mapping[
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no command outlives the one who waits for it
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the command would inherit that
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
-        os.execvpe(command[0], list(command), dict(environment))
+        os.execvpe(command[0], list(command), dict(environment))  # noqa: S606 - there is no shell to want
     except FileNotFoundError:
         code = 127
         os.write(2, f"devcluster: {command[0]}: not found in the cluster\n".encode())

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """`started` is in clock ticks since boot, as the kernel gives it."""
 
     pid: int

@@ -73,7 +73,7 @@ def current(pyproject: Path) -> Recipe:
         project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
         requirements = tuple(project["dependencies"])
     except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
-        raise CannotRunError(f"{pyproject}: no [project] dependencies to install ({error}): is the checkout whole?") from error
+        raise CannotRunError(f"{pyproject}: no [project] dependencies ({error}): is the checkout whole?") from error
     return Recipe(
         version=VERSION,
         machine=platform.machine(),

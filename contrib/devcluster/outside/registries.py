@@ -13,7 +13,9 @@ DEBIAN = "http://deb.debian.org/debian"
 
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
 # Where and how pip looks for packages. What else may be set (targets, constraints, users) is about this host's Python.
-_PIP = ("INDEX_URL", "EXTRA_INDEX_URL", "FIND_LINKS", "NO_INDEX", "TRUSTED_HOST", "PROXY", "TIMEOUT", "DEFAULT_TIMEOUT", "RETRIES")
+_PIP_PLACES = ("INDEX_URL", "EXTRA_INDEX_URL", "FIND_LINKS", "NO_INDEX")
+_PIP_NETWORK = ("TRUSTED_HOST", "PROXY", "TIMEOUT", "DEFAULT_TIMEOUT", "RETRIES")
+_PIP = (*_PIP_PLACES, *_PIP_NETWORK)
 _CA_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _CA_DEFAULT = Path("/etc/ssl/certs/ca-certificates.crt")
 _ONE_LINE = re.compile(r"^deb\s+(?:\[[^]]*\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)", re.MULTILINE)
@@ -83,7 +85,8 @@ def _apt_sources(apt: Path) -> list[tuple[str, list[str]]]:
     folder = apt / "sources.list.d"
     for path in (apt / "sources.list", *sorted(folder.glob("*.list"))):
         if path.is_file():
-            found += [(match["uri"], [match["suite"]]) for match in _ONE_LINE.finditer(path.read_text(errors="replace"))]
+            text = path.read_text(errors="replace")
+            found += [(match["uri"], [match["suite"]]) for match in _ONE_LINE.finditer(text)]
     for path in sorted(folder.glob("*.sources")):
         for stanza in re.split(r"\n\s*\n", path.read_text(errors="replace")):
             fields = dict(re.findall(r"^(\w+):[ \t]*(.+)$", stanza, re.MULTILINE))

@@ -124,10 +124,15 @@ def _ensure_debootstrap() -> None:
         )
     say(f"installing {' and '.join(missing)} on this machine with apt-get")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for argv in (("apt-get", "-q", "update"), ("apt-get", "-q", "-y", "--no-install-recommends", "install", *missing)):
-        done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    for arguments in (["update"], ["-y", "--no-install-recommends", "install", *missing]):
+        argv = ["apt-get", "-q", *arguments]
+        done = subprocess.run(
+            argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
-            raise CannotRunError(f"{' '.join(argv)} failed, install {' and '.join(missing)} by hand: {done.stderr.strip()}")
+            raise CannotRunError(
+                f"{' '.join(argv)} failed: {done.stderr.strip()}: install {' and '.join(missing)} by hand"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ class _Build:
             self._finish()
 
     def _debootstrap(self) -> None:
-        # The host's debootstrap may be older than the suite, but all know sid, from which testing differs in nothing here.
+        # The host's debootstrap may be older than the suite, but each has a script for sid, and it does for testing.
         script = "/usr/share/debootstrap/scripts/sid"
         options = ("--variant=minbase", "--include=ca-certificates", f"--keyring={_KEYRING}")
         argv = ("debootstrap", *options, self.wanted.suite, str(self.root), registries.debian_mirror(), script)
@@ -179,8 +184,8 @@ class _Build:
         if release not in recipe.PYSLURM_FOR_SLURM:
             known = ", ".join(recipe.PYSLURM_FOR_SLURM)
             raise CannotRunError(
-                f"Debian {self.wanted.suite} has Slurm {release}, and pyslurm {self.wanted.pyslurm} is known to work with "
-                f"{known} only: extend PYSLURM_FOR_SLURM in {recipe.__file__}"
+                f"Debian {self.wanted.suite} has Slurm {release}, but pyslurm {self.wanted.pyslurm} is known to work "
+                f"with {known} only: extend PYSLURM_FOR_SLURM in {recipe.__file__}"
             )
         return release
 
@@ -249,7 +254,7 @@ class _Build:
         )
 
     def _call(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Run `command` (options of unshare, `--`, argv) in namespaces that end with this process, however that ends."""
+        """Run `command` (options of unshare, `--`, argv) in namespaces that end when this process does, in any way."""
         argv = ("setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", *command)
         with self.log.open("ab") as log:
             process = subprocess.Popen(argv, env=dict(environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log)

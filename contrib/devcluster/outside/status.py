@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from outside.cluster import Record
+from outside.records import Record
 
 _SCRIPT = Path(__file__).resolve().parent.parent / "devcluster"
 _DAEMONS = ("munged", "slurmctld", "slurmd")
@@ -74,7 +73,7 @@ def _members(init: int) -> Iterator[int]:
 
 def _namespace(pid: int) -> str | None:
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
     except OSError:  # it has ended
         return None
 
@@ -99,4 +98,7 @@ def _nodes(record: Record) -> dict[str, int]:
         )
     except subprocess.TimeoutExpired:
         return {}
-    return dict(Counter(done.stdout.split())) if done.returncode == 0 else {}
+    if done.returncode != 0:
+        return {}
+    states = dict(line.split() for line in done.stdout.splitlines())  # sinfo names a node once for each partition
+    return dict(Counter(states.values()))
