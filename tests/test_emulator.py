@@ -514,6 +514,26 @@ def test_the_three_hours_begin_anew_when_the_minimum_is_set_and_only_then(tmp_pa
     assert group_at(played, "gb200-a", 4 * HOUR).status is GroupStatus.IN_SERVICE
 
 
+def test_a_group_that_has_once_been_in_service_is_rolled_back_to_that(tmp_path: Path) -> None:
+    played = course(
+        write(
+            tmp_path,
+            """
+            summary: A new group gets what it needs, then not what more is asked for.
+            groups: {}
+            timeline:
+              - {at: 1m, group: gb200-a, create: {min: 4, target: 6}}
+              - {at: 2m, group: gb200-a, arrive: 6}
+              - {at: 1h, group: gb200-a, set: {min: 18, target: 18}}
+            """,
+        )
+    )
+    assert group_at(played, "gb200-a", HOUR).status is GroupStatus.UPDATING
+    group = group_at(played, "gb200-a", 5 * HOUR)
+    assert (group.status, group.bounds.minimum, group.bounds.target) == (GroupStatus.IN_SERVICE, 4, 6)
+    assert [instance.status for instance in group.instances] == [InstanceStatus.RUNNING] * 6
+
+
 def test_a_dip_under_the_minimum_changes_no_status_and_unhealthy_instances_go_first(tmp_path: Path) -> None:
     host = LAYOUT.groups["gb200-a"].nodes[2]
     played = course(

@@ -337,7 +337,7 @@ class _Play:
         """Draw the conclusions from the counts: a MinCount that is met, an operation that has reached its target."""
         for group in tuple(self.state.groups.values()):
             if group.status in WAITING and group.current >= group.bounds.minimum:
-                self._put(replace(group, status=GroupStatus.IN_SERVICE, last_good=group.bounds, deadline=None))
+                self._put(replace(group, status=GroupStatus.IN_SERVICE, deadline=None))
                 self._tell(
                     Level.INFO,
                     f"Minimum capacity reached for Instance Group {group.name} in Cluster {self.layout.cluster}",
@@ -345,9 +345,9 @@ class _Play:
                     operation=self._operation_id(group.name),
                     counts=Counts(group.current, group.bounds),
                 )
-            elif group.status is GroupStatus.IN_SERVICE:
+        for group in tuple(self.state.groups.values()):
+            if group.status is GroupStatus.IN_SERVICE:
                 self._put(replace(group, last_good=group.bounds))
-        for group in self.state.groups.values():
             if group.status not in WAITING and group.current == group.bounds.target:
                 self._end_scaling(group.name, OperationStatus.DONE)
 
