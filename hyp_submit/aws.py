@@ -91,9 +91,11 @@ def connect(cluster: str | None) -> Client:
 
     Raises NotAsked with what is missing and how to say it.
     """
-    name, region = cluster or os.environ.get("HYP_SUBMIT_CLUSTER"), None
+    # botocore itself reads AWS_DEFAULT_REGION only; the other SDKs, and many sites, set AWS_REGION.
+    name, region = cluster or os.environ.get("HYP_SUBMIT_CLUSTER"), os.environ.get("AWS_REGION")
     if not name:
-        name, region = _this_cluster()
+        name, home = _this_cluster()
+        region = region or home
     if not name:
         raise NotAsked("no HyperPod cluster named: say --cluster NAME or set HYP_SUBMIT_CLUSTER")
     import boto3  # noqa: PLC0415  0.4 s that only this needs

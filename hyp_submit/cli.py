@@ -105,6 +105,7 @@ def plan(
     patience: Patience = "30m",
     demo: Demo = False,
     snapshot: SnapshotFile = None,
+    cluster: ClusterName = None,
     json: Json = False,
 ) -> None:
     """Show what would be asked of Slurm for SCRIPT, where it would land and when, and why.
@@ -117,8 +118,11 @@ def plan(
     sizes = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "etp": etp, "shard": shard}
     try:
         ask = _ask(ctx.obj, framework, sizes, patience)
-        cluster = _cluster(demo=demo, snapshot=snapshot)
-        made = flow.make_plan(cluster, ask)
+        if demo or snapshot is not None:
+            known = _cluster(demo=demo, snapshot=snapshot)
+            made = flow.make_plan(known, ask)
+        else:
+            known, made = flow.plan_live(_ports(cluster), ask)
     except HypSubmitError as error:
         if json:
             console.put_json(report.error_json(error.code, str(error)))
@@ -126,7 +130,7 @@ def plan(
     if json:
         console.put_json(report.plan_json(made))
     else:
-        console.show(report.plan_lines(made, cluster.taken_at, ask.line.script, ask.framework))
+        console.show(report.plan_lines(made, known.taken_at, ask.line.script, ask.framework))
     if not made.fit.ever:
         raise typer.Exit(4)
 
@@ -195,11 +199,12 @@ def _hold(ports: Ports, ask: Ask, hold: Hold) -> Any:
 
 def _hand_over(ports: Ports, ask: Ask, made: Any) -> None:
     """Submit, and print the id. Ctrl-C meanwhile waits until Slurm has answered."""
-    from hyp_submit import flow, slurm  # noqa: PLC0415
+    from hyp_submit import flow, report, slurm  # noqa: PLC0415
 
     with slurm.interrupts_deferred() as interrupts:
         job = flow.submit(ports, ask, made, os.environ, f"hyp-submit:{uuid.uuid4().hex[:12]}")
         console.put(job)
+        console.say("submitted", f"job {job}, {report.summary(made)}", "good")
     if interrupts:
         console.say("note", f"job {job} was submitted before Ctrl-C: scancel {job} takes it back", "warn")
         raise KeyboardInterrupt

@@ -12,7 +12,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Self
 
 from hyp_submit import gate, report
-from hyp_submit.model import Event, InstanceGroup
+from hyp_submit.model import Event
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -112,6 +112,7 @@ class HoldDisplay:
             self._plan = planned
         if isinstance(look.decision, gate.Ready):
             self.close()
+            say("ready", _ready(look), "good")
             return
         lines = list(_hold_lines(look))
         if sys.stderr.isatty():
@@ -120,7 +121,7 @@ class HoldDisplay:
         steady = " | ".join(line.text for line in lines)
         if steady != self._last or look.waited - self._said_at >= PLAIN_REPEAT:
             self._last, self._said_at = steady, look.waited
-            say("holding", f"{_clock(look.waited)}  {steady}")
+            log("holding", f"{_clock(look.waited)}  {steady}")
 
     def _paint(self, lines: list[report.Line], look: Look) -> None:
         from rich.live import Live  # noqa: PLC0415
@@ -142,7 +143,7 @@ def _hold_lines(look: Look) -> Iterable[report.Line]:
     if seen is None:
         yield report.Line("holding", f"this look failed, trying again: {look.trouble}", "warn")
         return
-    parts = [_group(group) for group in seen.groups or ()]
+    parts = [report.group_text(group) for group in seen.groups or ()]
     if parts:
         yield report.Line("holding", f"{seen.partition}  {'; '.join(parts)}")
     slurm = f"Slurm: {seen.registered} nodes registered, {seen.usable} usable of the {seen.nodes} that the job needs"
@@ -153,8 +154,13 @@ def _hold_lines(look: Look) -> Iterable[report.Line]:
         yield report.Line("", f"last event: {_event(look.events[0])}")
 
 
-def _group(group: InstanceGroup) -> str:
-    return report.group_text(group)
+def _ready(look: Look) -> str:
+    seen = look.seen
+    if seen is None:
+        return ""
+    groups = "; ".join(f"{group.name} {group.status}, {group.current} of {group.target}" for group in seen.groups or ())
+    fits = "the plan fits now" if seen.fit and seen.fit.now else "the plan fits once jobs have ended"
+    return f"{groups + '; ' if groups else ''}{seen.usable} usable nodes in Slurm, {fits}"
 
 
 def _event(event: Event) -> str:

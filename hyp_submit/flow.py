@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from pathlib import PurePath
 from typing import Literal
 
 from hyp_submit import batch, gate, launch
@@ -64,7 +65,7 @@ def read_ask(
 
     `script` is the script's text (None: no script), `sizes` the parallel sizes given as flags.
     """
-    name = line.script or "script"
+    name = PurePath(line.script).name if line.script else "script"
     if framework is not None and framework not in {one.name for one in frameworks}:
         raise UsageError(f"--framework {framework}: there are {', '.join(one.name for one in frameworks)}")
     found = Workload(framework=framework)
@@ -112,6 +113,22 @@ def _request(request: Request, options: Mapping[str, batch.Option]) -> Request:
 def make_plan(cluster: Cluster, ask: Ask) -> Plan:
     """The plan for the ask on a cluster."""
     return planner.plan(cluster, ask.workload, ask.request, ask.framework)
+
+
+def plan_live(ports: Ports, ask: Ask) -> tuple[Cluster, Plan]:
+    """The live cluster and the plan on it.
+
+    HyperPod is asked only where the nodes that Slurm has now cannot hold the job: then what is still to come counts.
+    """
+    cluster = ports.slurm()
+    made = make_plan(cluster, ask)
+    if made.fit.ever:
+        return cluster, made
+    try:
+        cluster = replace(cluster, instance_groups=ports.hyperpod().groups)
+    except (NotAsked, Transient):
+        return cluster, made
+    return cluster, make_plan(cluster, ask)
 
 
 def plan_possible(cluster: Cluster, ask: Ask) -> Plan:

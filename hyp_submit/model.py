@@ -345,11 +345,23 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Census:
+    """Nodes of a partition that a job can be placed on."""
+
+    total: int
+    healthy: int
+    free: int
+    coming: int
+    """Instances that the groups aim at and Slurm does not know yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What will be asked of Slurm, what it gives, and why."""
 
     partition: str
     topology: Topology
+    census: Census
     nodes: int
     gpus_per_node: int
     workload: Workload

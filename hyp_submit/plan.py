@@ -25,6 +25,7 @@ from hyp_submit import workload as sizes
 from hyp_submit.errors import UsageError
 from hyp_submit.model import (
     Candidate,
+    Census,
     Cluster,
     Fit,
     Framework,
@@ -226,7 +227,7 @@ def _plan_block(room: _Room, job: _Job, request: Request, notes: list[Note]) -> 
         room,
         job,
         chosen,
-        tuple(_explain(candidate, chosen, request) for candidate in considered),
+        tuple(_explain(candidate, chosen) for candidate in considered),
         segment=chosen.segment,
         segments=None if chosen.segment is None else chosen.needed,
         switches=None,
@@ -274,8 +275,7 @@ def _illegal(job: _Job, segment: int | None, legal_unit: int, largest: int) -> s
         return None
     if segment % legal_unit:
         cut = [group for group in job.groups if (segment * job.gpus) % group.gpus]
-        names = " and ".join(f"{group.name} = {group.gpus} GPUs" for group in cut)
-        return f"splits {names}: not a multiple of {legal_unit} nodes"
+        return "splits " + " and ".join(f"{group.name} ({group.gpus} GPUs)" for group in cut)
     return None
 
 
@@ -371,23 +371,21 @@ def _choose(considered: Sequence[Candidate], request: Request) -> Candidate:
     raise AssertionError("a job always has a candidate")
 
 
-def _explain(candidate: Candidate, chosen: Candidate, request: Request) -> Candidate:
+def _explain(candidate: Candidate, chosen: Candidate) -> Candidate:
     """The candidate with the reason why it lost to the chosen one."""
     if candidate is chosen or candidate.why is not None:
         return candidate
     fit = candidate.fit
     if not fit.possible:
-        why = "never: not enough whole segments even with every node healthy"
+        why = "never: too few whole segments even with every node healthy"
     elif not fit.ever:
         why = "not on the nodes that are healthy now"
     elif (candidate.segment or 0) < (chosen.segment or 0):
-        why = "smaller, and starts no sooner than patience allows for"
+        why = "smaller"
     elif fit.earliest is None:
         why = "waits for a job without a known end"
     else:
-        why = "starts later than patience allows"
-    if request.patience is None and fit.ever:
-        why = "smaller"
+        why = "starts later than --patience allows"
     return replace(candidate, why=why)
 
 
@@ -585,6 +583,12 @@ def _finish(
         topology=room.topology,
         nodes=job.nodes,
         gpus_per_node=job.gpus,
+        census=Census(
+            total=sum(room.counts(lambda _: True)),
+            healthy=sum(room.counts(lambda node: node.healthy)),
+            free=sum(room.counts(lambda node: node.free)),
+            coming=room.missing,
+        ),
         workload=job.workload,
         groups=job.groups,
         inner_gpus=job.inner,

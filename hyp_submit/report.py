@@ -167,31 +167,33 @@ def _sizes(plan: Plan) -> Iterator[str]:
 
 
 def _partition(plan: Plan) -> str:
-    topology = plan.topology
+    topology, census = plan.topology, plan.census
+    nodes = f"{census.healthy} of {census.total} nodes healthy, {census.free} free"
+    if census.coming:
+        nodes += f", {census.coming} still to come"
     if topology.kind == "block":
         size = topology.block_sizes[0] if topology.block_sizes else "?"
-        return f"{plan.partition}, block topology, {len(topology.blocks)} blocks of {size}"
+        count = len(topology.blocks)
+        return f"{plan.partition}, block topology, {count} block{'s' * (count != 1)} of {size}; {nodes}"
     if topology.kind == "tree":
         leaves = sum(bool(switch.nodes) for switch in topology.switches)
-        return f"{plan.partition}, tree topology, {leaves} leaf switches"
-    return f"{plan.partition}, no topology"
+        return f"{plan.partition}, tree topology, {leaves} leaf switches; {nodes}"
+    return f"{plan.partition}, no topology; {nodes}"
 
 
 def _table(plan: Plan, now: datetime) -> Iterator[Line]:
-    yield Line("", "  segment  needed  free now  healthy  starts        groups", "dim", table=True)
+    yield Line("", "  segment  needed  free now  healthy  starts         groups", "dim", table=True)
     for candidate in plan.candidates:
         chosen = candidate.fit is plan.fit and candidate.segment == plan.segment
         name = "none" if candidate.segment is None else str(candidate.segment)
-        whole = "whole" if candidate.legal else "split"
+        remark = ("whole" if candidate.why is None else f"whole; {candidate.why}") if candidate.legal else candidate.why
         yield Line(
             "",
             f"{'>' if chosen else ' '} {name:>7}  {candidate.needed:>6}  {candidate.free:>8}  {candidate.healthy:>7}  "
-            f"{_starts(candidate.fit, now):<12}  {whole}",
+            f"{_starts(candidate.fit, now):<13}  {remark}",
             "good" if chosen else "",
             table=True,
         )
-        if candidate.why is not None and not chosen:
-            yield Line("", f"             {candidate.why}", "dim", table=True)
 
 
 def _starts(fit: Fit, now: datetime) -> str:
@@ -201,7 +203,7 @@ def _starts(fit: Fit, now: datetime) -> str:
         return f"in {duration(fit.earliest - now)}"
     if fit.ever:
         return "unknown"
-    return "when healed" if fit.possible else "never"
+    return "not yet" if fit.possible else "never"
 
 
 def _outcome(plan: Plan, now: datetime) -> Iterator[Line]:

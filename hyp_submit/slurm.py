@@ -48,7 +48,7 @@ def read(now: Callable[[], datetime]) -> Cluster:
     except pyslurm.RPCError as error:
         raise Transient(f"slurmctld does not answer: {error}") from error
     return Cluster(
-        name=config.cluster or "slurm",
+        name=config.cluster_name or "slurm",
         taken_at=now(),
         slurm_version=config.version,
         scheduler_parameters={key: str(value) for key, value in (config.scheduler_parameters or {}).items()},
