@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -92,8 +93,10 @@ def _prepare_machine(plan: layout.Layout) -> None:
     ):
         Path(folder).mkdir(parents=True, exist_ok=True)
         shutil.chown(folder, owner, owner)
+    null = os.stat(os.devnull).st_rdev
     for index in range(conf.LARGEST_GPU_COUNT):
-        Path(f"{conf.GPU_DEVICE}{index}").touch(mode=0o666)
+        # Slurm sets CUDA_VISIBLE_DEVICES only for a real device; the null one does, and is nobody's GPU.
+        os.mknod(f"{conf.GPU_DEVICE}{index}", 0o666 | stat.S_IFCHR, null)
 
 
 def _initial_nodes(emulator: Sequence[str]) -> tuple[str, ...]:

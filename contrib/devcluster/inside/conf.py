@@ -17,7 +17,7 @@ STEP_LAYOUTS = ("25.11", "26.05")
 """Releases of Slurm whose order of a step's tasks can be asked for."""
 
 LARGEST_GPU_COUNT = 8
-"""GPUs that the cage has stand-in device files for; every simulated node shares them."""
+"""GPUs that the cage has stand-in devices for; every simulated node shares them."""
 
 GPU_DEVICE = "/dev/nvidia"
 FIRST_SLURMD_PORT = 17000
@@ -93,7 +93,7 @@ def node_names(text: str) -> tuple[str, ...]:
 
 
 def gres_conf(layout: Layout, present: Collection[str]) -> str:
-    """GPUs of each present node: stand-in device files, which slurmd wants to exist."""
+    """GPUs of each present node: the stand-in devices."""
     lines = []
     for partition, names in _present_by_partition(layout, present):
         if names and partition.gpus:

@@ -68,6 +68,7 @@ def _environment(record: Record, user: _User, extra: Sequence[str]) -> dict[str,
         "LANG": "C.UTF-8",
         "TERM": os.environ.get("TERM", "dumb"),
         "AWS_REGION": "us-west-2",
+        "AWS_DEFAULT_REGION": "us-west-2",  # the one that boto3 itself reads
         "AWS_ACCESS_KEY_ID": "devcluster",
         "AWS_SECRET_ACCESS_KEY": "devcluster",
         "AWS_ENDPOINT_URL_SAGEMAKER": f"http://127.0.0.1:{record.api_port}",
