@@ -69,13 +69,17 @@ def say(label: str, text: str, tone: report.Tone = "") -> None:
     show([report.Line(label, text, tone)], stderr=True)
 
 
-def fail(message: str) -> None:
-    """The one line of an error; left to the terminal to fold, so that it stays one line in a log."""
+def log(label: str, text: str, tone: report.Tone = "") -> None:
+    """One line of narration, left to the terminal to fold, so that it stays one line in a log."""
     from rich.text import Text  # noqa: PLC0415
 
-    _console(stderr=True).print(
-        Text.assemble(("error", "bold red"), " " * 7, report.printable(message)), soft_wrap=True
-    )
+    head = (f"{label:<12}", f"bold {_TONES[tone]}".strip())
+    _console(stderr=True).print(Text.assemble(head, report.printable(text)), soft_wrap=True)
+
+
+def fail(message: str) -> None:
+    """The one line of an error."""
+    log("error", message, "bad")
 
 
 class HoldDisplay:

@@ -1,0 +1,23 @@
+#!/bin/bash
+# The development environment in a virtual environment: setup.sh FOLDER. Run by make; safe to run again.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+folder=${1:-.venv}
+
+fail() { echo "setup: $*" >&2; exit 3; }
+
+python=$(command -v python3.13 python3.12 python3.11 python3 | head -n 1) || true
+[[ -n "$python" ]] || fail "no python3: install Python 3.11 or later"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "$("$python" --version) is too old: install Python 3.11 or later"
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    [[ $EUID == 0 ]] && command -v apt-get >/dev/null ||
+        fail "this Python has no venv: apt-get install python3-venv"
+    echo "setup: installing python3-venv" >&2
+    apt-get -qq update && apt-get -qq install --yes python3-venv >/dev/null
+fi
+
+echo "setup: $folder, with $("$python" --version)" >&2
+[[ -x "$folder/bin/python" ]] || "$python" -m venv "$folder"
+"$folder/bin/python" -m pip install --quiet --upgrade 'pip>=25.1'      # the first with dependency groups
+"$folder/bin/python" -m pip install --quiet --editable . --group dev
