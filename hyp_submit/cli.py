@@ -7,6 +7,7 @@ import re
 import sys
 import uuid
 from datetime import UTC, datetime, timedelta
+from io import TextIOWrapper
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -182,6 +183,8 @@ def submit(
     ask = _ask(ctx.obj, framework, sizes, patience)
     if ask.line.script is None and not any(option.name == "wrap" for option in ask.line.options):
         raise UsageError("which script? hyp-submit submit [OPTIONS] SCRIPT [ARGS]")
+    if any(option.name == "test-only" for option in ask.line.options):
+        raise UsageError("--test-only submits nothing: hyp-submit plan says where and when the job would start")
     made = _hold(_ports(cluster), ask, hold)
     console.show((report.Line("warning", note.message, "warn") for note in made.warnings), stderr=True)
     _hand_over(_ports(cluster), ask, made)
@@ -193,8 +196,12 @@ def _hold(ports: Ports, ask: Ask, hold: Hold) -> Any:
 
     if hold.mode == "off":
         return flow.plan_possible(ports.slurm(), ask)
-    with console.HoldDisplay() as display:
-        return flow.wait_ready(ports, ask, hold, display.show, display.say)
+    try:
+        with console.HoldDisplay() as display:
+            return flow.wait_ready(ports, ask, hold, display.show, display.say)
+    except KeyboardInterrupt:
+        console.fail("interrupted: nothing was submitted")
+        raise typer.Exit(130) from None
 
 
 def _hand_over(ports: Ports, ask: Ask, made: Any) -> None:
@@ -290,6 +297,9 @@ def _poll_floor() -> timedelta:
 
 def main() -> None:
     """The console script: errors of ours become one line and their exit code, a bug keeps its traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
         app()
     except HypSubmitError as error:

@@ -9,14 +9,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from shutil import get_terminal_size
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from hyp_submit import gate, report
 from hyp_submit.model import Event
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     from hyp_submit.flow import Look
 
@@ -87,6 +89,7 @@ class HoldDisplay:
 
     def __init__(self) -> None:
         self._live: Live | None = None
+        self._picture = _Picture([], timedelta(), None)
         self._plan = ""
         self._last = ""
         self._said_at = timedelta()
@@ -129,17 +132,41 @@ class HoldDisplay:
 
     def _paint(self, lines: list[report.Line], look: Look) -> None:
         from rich.live import Live  # noqa: PLC0415
+
+        self._picture = _Picture(lines, look.waited, look.next_in)
+        if self._live is None:
+            self._live = Live(
+                get_renderable=self._text,
+                console=_console(stderr=True),
+                refresh_per_second=2,
+                transient=True,
+            )
+            self._live.start()
+        self._live.refresh()
+
+    def _text(self) -> Text:
+        return self._picture.text()
+
+
+class _Picture:
+    """What the last look found, with clocks that go on until the next one."""
+
+    def __init__(self, lines: list[report.Line], waited: timedelta, next_in: timedelta | None) -> None:
+        self._lines = lines
+        self._waited = waited
+        self._next_in = next_in
+        self._made = monotonic()
+
+    def text(self) -> Text:
         from rich.text import Text  # noqa: PLC0415
 
-        tail = f"{_clock(look.waited)} waited"
-        if look.next_in is not None:
-            tail += f", next look in {round(look.next_in.total_seconds())} s, Ctrl-C gives up (nothing is submitted)"
-        rows = list(report.plain([*lines, report.Line("", tail, "dim")], width() - 1))
-        picture: RenderableType = Text("\n".join(rows), no_wrap=True, overflow="ellipsis")
-        if self._live is None:
-            self._live = Live(picture, console=_console(stderr=True), auto_refresh=False, transient=True)
-            self._live.start()
-        self._live.update(picture, refresh=True)
+        passed = timedelta(seconds=monotonic() - self._made)
+        tail = f"{_clock(self._waited + passed)}"
+        if self._next_in is not None:
+            tail += f" | next look in {max(0, round((self._next_in - passed).total_seconds()))} s"
+        tail += " | Ctrl-C: nothing is submitted"
+        rows = report.plain([*self._lines, report.Line("", tail)], width() - 1)
+        return Text("\n".join(rows), no_wrap=True, overflow="ellipsis")
 
 
 def _hold_lines(look: Look) -> Iterable[report.Line]:
@@ -149,9 +176,9 @@ def _hold_lines(look: Look) -> Iterable[report.Line]:
         return
     parts = [report.group_text(group) for group in seen.groups or ()]
     if parts:
-        yield report.Line("holding", f"{seen.partition}  {'; '.join(parts)}")
+        yield report.Line("holding", f"{seen.partition}: {'; '.join(parts)}")
     slurm = f"Slurm: {seen.registered} nodes registered, {seen.usable} usable of the {seen.nodes} that the job needs"
-    yield report.Line("" if parts else "holding", slurm if parts else f"{seen.partition}  {slurm}")
+    yield report.Line("" if parts else "holding", slurm if parts else f"{seen.partition}: {slurm}")
     if isinstance(look.decision, gate.Wait):
         yield report.Line("", f"waits for: {look.decision.why[0]}")
     if look.events:

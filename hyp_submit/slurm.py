@@ -139,6 +139,7 @@ def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str) -> s
     outcome open, the queue is asked for the token. Raises Refused with Slurm's words, Transient if the job certainly
     did not get there, OutcomeUnknown if nobody knows.
     """
+    waits = "--wait" in argv or "-W" in argv
     try:
         process = subprocess.Popen(
             argv, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -148,13 +149,15 @@ def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str) -> s
     except OSError as error:
         raise Refused(f"sbatch cannot be run: {error.strerror}") from error
     try:
-        output, errors = process.communicate(timeout=SBATCH_TIMEOUT)
+        # With --wait it answers when the job has ended, whenever that is.
+        output, errors = process.communicate(timeout=None if waits else SBATCH_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         return _find(token, f"sbatch gave no answer in {SBATCH_TIMEOUT:.0f} s")
     said = _one_line(errors)
-    if process.returncode == 0 and (job := output.decode("ascii", "replace").strip().partition(";")[0]).isdecimal():
+    job = output.decode("ascii", "replace").strip().partition(";")[0]
+    if job.isdecimal():
         return job
     if any(sign in said.lower() for sign in _UNREACHABLE):
         raise Transient(f"not submitted, slurmctld is away: {said}")
