@@ -52,6 +52,10 @@ _ENVIRONMENT = {
 """The input variables of sbatch(1) that a plan looks at; there is none for the node count."""
 
 
+NONE = "none"
+"""`--segment none` and `--switches none`: plan without one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option of sbatch's, under its long name, and the words that said it."""
@@ -200,13 +204,18 @@ def sbatch_argv(plan: Plan, line: CommandLine, token: str | None) -> list[str]:
     The token goes into the job's comment, after the user's own, so that the job can be found again.
     """
     mine = {option.name for option in line.options}
-    words = [word for option in line.options for word in option.words if option.name != "comment"]
+    handed_on = [option for option in line.options if option.name != "comment" and not _is_none(option)]
+    words = [word for option in handed_on for word in option.words]
     planned = [word for word in plan.sbatch if word[2:].partition("=")[0] not in mine]
     comment = next((option.value or "" for option in reversed(line.options) if option.name == "comment"), "")
     parts = [part for part in (comment, token) if part]
     comments = [f"--comment={' '.join(parts)}"] if parts else []
     script = [line.script] if line.script is not None else []
     return ["sbatch", "--parsable", *words, *planned, *comments, *script, *line.arguments]
+
+
+def _is_none(option: Option) -> bool:
+    return option.name in {"segment", "switches"} and option.value == NONE
 
 
 def environment(inherited: Mapping[str, str], plan: Plan) -> dict[str, str]:

@@ -225,6 +225,26 @@ def snapshot() -> None:
     console.put(decode.to_snapshot(_ports(None).slurm()).decode().rstrip("\n"))
 
 
+@app.command()
+def tui(
+    demo: Demo = False,
+    snapshot: SnapshotFile = None,
+    refresh: Annotated[str, typer.Option(metavar="DURATION", help="Time between reads; inf: only when asked.")] = "30s",
+    ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with ASCII characters alone.")] = False,
+) -> None:
+    """Show blocks, nodes and the queue on a screen that keeps itself up to date."""
+    from hyp_submit.tui import Source, run  # noqa: PLC0415
+
+    pause = _duration(refresh, "--refresh")
+    live = not demo and snapshot is None
+    source = Source(
+        badge="LIVE" if live else "DEMO" if demo else "SNAPSHOT",
+        read=lambda: _cluster(demo=demo, snapshot=snapshot),
+        refresh=pause if live else None,
+    )
+    run(source, ascii_only=ascii_only)
+
+
 # --- from flags to what flow takes ---------------------------------------------------------------------------------
 
 

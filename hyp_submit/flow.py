@@ -99,15 +99,20 @@ def _request(request: Request, options: Mapping[str, batch.Option]) -> Request:
                 f"--partition={partition.value} ({partition.source}): a plan is for one partition, name it"
             )
         request = replace(request, partition=partition.value)
-    if "segment" in options and request.segment is None:
-        request = replace(request, segment=batch.whole_number(options["segment"]))
     if "spread-segments" in options:
         request = replace(request, spread_segments=True)
-    if "switches" in options and request.switches is None:
-        switches = options["switches"]
-        count = replace(switches, value=(switches.value or "").partition("@")[0])
-        request = replace(request, switches=batch.whole_number(count))
+    if option := options.get("segment"):
+        request = replace(request, segment=_count_or_none(option))
+    if option := options.get("switches"):
+        request = replace(
+            request, switches=_count_or_none(replace(option, value=(option.value or "").partition("@")[0]))
+        )
     return request
+
+
+def _count_or_none(option: batch.Option) -> int | Literal["none"]:
+    """A count, or the word `none`, which is ours: sbatch is then asked without the option."""
+    return "none" if option.value == batch.NONE else batch.whole_number(option)
 
 
 def make_plan(cluster: Cluster, ask: Ask) -> Plan:
