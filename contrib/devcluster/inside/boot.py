@@ -93,7 +93,7 @@ def _prepare_machine(plan: layout.Layout) -> None:
     ):
         Path(folder).mkdir(parents=True, exist_ok=True)
         shutil.chown(folder, owner, owner)
-    null = os.stat(os.devnull).st_rdev
+    null = Path(os.devnull).stat().st_rdev
     for index in range(conf.LARGEST_GPU_COUNT):
         # Slurm sets CUDA_VISIBLE_DEVICES only for a real device; the null one does, and is nobody's GPU.
         os.mknod(f"{conf.GPU_DEVICE}{index}", 0o666 | stat.S_IFCHR, null)

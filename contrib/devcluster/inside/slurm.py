@@ -10,6 +10,7 @@ import fcntl
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ from inside.layout import Layout
 CONFIG = Path("/etc/slurm")
 LOGS = Path("/var/log/slurm")
 SPOOL = Path("/var/spool/slurmd")
+_ENDING = 15.0
+"""Seconds that Slurm gets to end the jobs of nodes that are taken away: three times its KillWait."""
+_POLL = 0.1
 _LOCK = Path("/run/slurm/nodes.lock")
 
 
@@ -68,8 +72,7 @@ class SlurmNodes:
             gone = [name for name in dict.fromkeys(names) if name in before]
             if gone:
                 _kill_node_processes(frozenset(gone))
-                # Without this, slurmctld would learn of jobs on a node that its configuration no longer has.
-                _run("scontrol", "update", f"NodeName={','.join(gone)}", "State=DOWN", "Reason=instance terminated")
+                _fail_nodes(",".join(gone))
                 self.configure([name for name in before if name not in gone])
                 _run("scontrol", "reconfigure")
 
@@ -102,10 +105,26 @@ def _taking_turns() -> Iterator[None]:
         yield
 
 
-def _run(*argv: str) -> None:
+def _fail_nodes(nodes: str) -> None:
+    """Tell Slurm that they are down, and give it time to end their jobs everywhere.
+
+    A reconfiguration in the midst of that loses the other nodes' word that a job has ended there, and the job then
+    stays COMPLETING for minutes.
+    """
+    jobs = ",".join(_run("squeue", "--noheader", f"--nodelist={nodes}", "--format=%A").split())
+    _run("scontrol", "update", f"NodeName={nodes}", "State=DOWN", "Reason=instance terminated")
+    deadline = time.monotonic() + _ENDING
+    while jobs and time.monotonic() < deadline:
+        if not _run("squeue", "--noheader", f"--jobs={jobs}", "--states=RUNNING,COMPLETING", "--format=%A"):
+            break
+        time.sleep(_POLL)
+
+
+def _run(*argv: str) -> str:
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SlurmError(f"{' '.join(argv[:2])} failed: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
 
 
 def _replace(path: Path, text: str) -> None:
