@@ -62,7 +62,7 @@ class SlurmNodes:
                     raise
 
     def leave(self, names: Iterable[str]) -> None:
-        """Take these nodes away as if their instances had been terminated; one that is not there is passed over.
+        """Take these nodes away as when their instances are terminated; one that is not there is passed over.
 
         Jobs on them end as on any node that fails: Slurm requeues them or calls them NODE_FAIL.
         Raises `SlurmError`.
@@ -71,8 +71,8 @@ class SlurmNodes:
             before = self.present()
             gone = [name for name in dict.fromkeys(names) if name in before]
             if gone:
-                _kill_node_processes(frozenset(gone))
                 _fail_nodes(",".join(gone))
+                _kill_node_processes(frozenset(gone))
                 self.configure([name for name in before if name not in gone])
                 _run("scontrol", "reconfigure")
 
@@ -106,10 +106,10 @@ def _taking_turns() -> Iterator[None]:
 
 
 def _fail_nodes(nodes: str) -> None:
-    """Tell Slurm that they are down, and give it time to end their jobs everywhere.
+    """Tell Slurm that they are down, and give it time to end their jobs everywhere, while their slurmds still answer.
 
-    A reconfiguration in the midst of that loses the other nodes' word that a job has ended there, and the job then
-    stays COMPLETING for minutes.
+    If they did not, slurmctld would try to reach them for ten seconds; and a reconfiguration in the midst of that loses
+    the other nodes' word that a job has ended there, so that it stays COMPLETING for minutes.
     """
     jobs = ",".join(_run("squeue", "--noheader", f"--nodelist={nodes}", "--format=%A").split())
     _run("scontrol", "update", f"NodeName={nodes}", "State=DOWN", "Reason=instance terminated")
