@@ -13,6 +13,8 @@ So `block_cluster("..1#", "x...")` is two blocks of four nodes:
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import product
+from math import prod
 
 from hyp_submit.model import (
     Block,
@@ -24,6 +26,7 @@ from hyp_submit.model import (
     Partition,
     Switch,
     Topology,
+    Workload,
 )
 
 NOW = datetime(2026, 11, 30, 14, 0, tzinfo=UTC)
@@ -168,3 +171,26 @@ def group(
 ) -> InstanceGroup:
     """An instance group that feeds the partition `part`."""
     return InstanceGroup(name, status, current, target, min_, partitions=("part",))
+
+
+def rank_groups(axes: Sequence[tuple[str, int]], inner: Sequence[str]) -> list[list[int]]:
+    """The ranks of each group that spans the axes `inner`, in a grid whose first axis varies fastest."""
+    strides = {name: prod(size for _, size in axes[:place]) for place, (name, _) in enumerate(axes)}
+    found: dict[tuple[int, ...], list[int]] = {}
+    for at in product(*(range(size) for _, size in axes)):
+        where = dict(zip((name for name, _ in axes), at, strict=True))
+        key = tuple(place for name, place in where.items() if name not in inner)
+        found.setdefault(key, []).append(sum(strides[name] * place for name, place in where.items()))
+    return [sorted(ranks) for ranks in found.values()]
+
+
+def megatron_groups(sizes: Workload, world: int) -> list[list[int]]:
+    """The TP x CP and the EP x ETP groups of Megatron's two grids over the same ranks."""
+    tp, cp, pp = sizes.tp or 1, sizes.cp or 1, sizes.pp or 1
+    ep, etp = sizes.ep or 1, sizes.etp or sizes.tp or 1
+    dense, expert = [("tp", tp), ("cp", cp)], [("etp", etp), ("ep", ep)]
+    dp, edp = ("dp", world // (tp * cp * pp)), ("dp", world // (ep * etp * pp))
+    if sizes.pp_inside:
+        dense, expert = [*dense, ("pp", pp), dp], [*expert, ("pp", pp), edp]
+        return rank_groups(dense, ["tp", "cp", "pp"]) + rank_groups(expert, ["etp", "ep"])
+    return rank_groups([*dense, dp, ("pp", pp)], ["tp", "cp"]) + rank_groups([*expert, edp, ("pp", pp)], ["etp", "ep"])

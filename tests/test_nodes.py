@@ -25,11 +25,11 @@ def test_equal_numbers_of_other_width_keep_the_order_of_strings() -> None:
     assert sorted(["n1", "n001", "n01", "n2", "n02"], key=natural_key) == ["n001", "n01", "n1", "n02", "n2"]
 
 
-@given(st.lists(st.text("a0b1-", max_size=5), max_size=6))
+@given(st.text("a0b1-", max_size=5), st.text("a0b1-", max_size=5))
 @settings(deadline=None, max_examples=200)
 @pytest.mark.xfail(strict=True, raises=TypeError, reason="`gpu` and `gpu1` cannot be compared: str against tuple")
-def test_any_names_can_be_ordered(drawn: list[str]) -> None:
-    assert sorted(drawn, key=natural_key) == sorted(drawn[::-1], key=natural_key)
+def test_any_two_names_have_an_order(one: str, other: str) -> None:
+    assert (natural_key(one) < natural_key(other)) + (natural_key(other) < natural_key(one)) == (one != other)
 
 
 @pytest.mark.xfail(strict=True, raises=TypeError, reason="`gpu` and `gpu1` cannot be compared: str against tuple")

@@ -1,40 +1,14 @@
-"""Parallel sizes -> groups and unit, held to the ranks themselves: the grids are numbered here one by one."""
+"""Parallel sizes -> groups and unit, held to the ranks themselves: the grids are numbered one by one."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
-from math import prod
 
 import pytest
-from factories import FSDP, MEGATRON
+from factories import FSDP, MEGATRON, megatron_groups
 from hypothesis import assume, given, settings
 from strategies import megatron_workloads
 
 from hyp_submit.model import Group, Note, Workload
 from hyp_submit.workload import check, complete, expert_groups, groups, has_sizes, unit, with_size, world_size
-
-
-def rank_groups(axes: Sequence[tuple[str, int]], inner: Sequence[str]) -> list[list[int]]:
-    """The ranks of each group that spans the axes `inner`, in a grid whose first axis varies fastest."""
-    strides = {name: prod(size for _, size in axes[:place]) for place, (name, _) in enumerate(axes)}
-    found: dict[tuple[int, ...], list[int]] = {}
-    for at in product(*(range(size) for _, size in axes)):
-        where = dict(zip((name for name, _ in axes), at, strict=True))
-        key = tuple(place for name, place in where.items() if name not in inner)
-        found.setdefault(key, []).append(sum(strides[name] * place for name, place in where.items()))
-    return [sorted(ranks) for ranks in found.values()]
-
-
-def megatron_groups(sizes: Workload, world: int) -> list[list[int]]:
-    """The TP x CP and the EP x ETP groups of Megatron's two grids over the same ranks."""
-    tp, cp, pp = sizes.tp or 1, sizes.cp or 1, sizes.pp or 1
-    ep, etp = sizes.ep or 1, sizes.etp or sizes.tp or 1
-    dense, expert = [("tp", tp), ("cp", cp)], [("etp", etp), ("ep", ep)]
-    dp, edp = ("dp", world // (tp * cp * pp)), ("dp", world // (ep * etp * pp))
-    if sizes.pp_inside:
-        dense, expert = [*dense, ("pp", pp), dp], [*expert, ("pp", pp), edp]
-        return rank_groups(dense, ["tp", "cp", "pp"]) + rank_groups(expert, ["etp", "ep"])
-    return rank_groups([*dense, dp, ("pp", pp)], ["tp", "cp"]) + rank_groups([*expert, edp, ("pp", pp)], ["etp", "ep"])
 
 
 def whole(sizes: Workload, world: int, gpus: int, segment: int) -> bool:
