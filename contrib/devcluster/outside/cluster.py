@@ -24,12 +24,14 @@ from outside.root import REPO, VENV_PYTHON
 _HERE = Path(__file__).resolve().parent.parent
 _REPO = _HERE.parent.parent
 _INPUTS_INSIDE = "/etc/devcluster"
+_LAYOUT_INSIDE = f"{_INPUTS_INSIDE}/layout.yaml"
 _BOOT_PATIENCE = 180.0
 """Seconds without any news from a booting cage after which it is given up; its own deadlines are shorter."""
 _KILL_PATIENCE = 30.0
 _LOG_LINES = 15
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NEEDED = ("unshare", "setpriv", "mount", "pivot_root")
+_UNSHARE = ("unshare", "--mount", "--uts", "--net", "--ipc", "--pid", "--fork", "--kill-child")
 _NO_CAGE = (
     "no cage can be made here: it takes a machine (or a container with --privileged) where root may make "
     "namespaces and overlay mounts"
@@ -45,14 +47,21 @@ def locked() -> Iterator[None]:
         yield
 
 
+def check_machine() -> None:
+    """Raises `CannotRunError` with the remedy where no cage can be made; takes milliseconds."""
+    missing = [program for program in _NEEDED if not shutil.which(program)]
+    if missing:
+        raise CannotRunError(f"{', '.join(missing)} missing: install the packages util-linux and mount")
+    probe = subprocess.run([*_UNSHARE, "true"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if probe.returncode != 0:
+        raise CannotRunError(f"{_NO_CAGE}: {probe.stderr.strip()}")
+
+
 def start(name: str, root: Path, settings: Settings) -> Record:
     """Boot a cluster whose name is free; returns when it serves. To be called with `locked`.
 
     Raises `MisuseError` or `CannotRunError`; nothing is left then, nor after an interruption.
     """
-    missing = [program for program in _NEEDED if not shutil.which(program)]
-    if missing:
-        raise CannotRunError(f"{', '.join(missing)} missing: install util-linux and mount")
     folder = STATE / name
     with ExitStack() as undo:
         undo.callback(end, name)
@@ -73,10 +82,12 @@ def start(name: str, root: Path, settings: Settings) -> Record:
         assert holder.stdout is not None  # noqa: S101
         with holder.stdout as output:
             boot = _Boot(output, log)
-            init = Process.of(int(boot.expect("pid")[1]))
-            record = Record(name, init, Process.of(holder.pid), str(root), settings)
+            record = Record(name, boot.init(), Process.of(holder.pid), str(root), settings)
             write(record)  # so that one who comes after an accident finds what to end
-            record = _follow_boot(boot, record)
+            try:
+                record = _follow_boot(boot, record)
+            except MisuseError as error:
+                raise MisuseError(_with_outer_paths(str(error), settings)) from None
         write(record)
         undo.pop_all()
     return record
@@ -102,16 +113,30 @@ def _end_holder(holder: subprocess.Popen[bytes]) -> None:
     holder.wait()
 
 
+def _files(settings: Settings) -> dict[str, str]:
+    """What the cage is to read: path inside -> path outside."""
+    files = {_LAYOUT_INSIDE: settings.layout}
+    if settings.scenario_file:
+        files[f"{_INPUTS_INSIDE}/scenarios/{settings.scenario_file.name}"] = settings.scenario
+    return files
+
+
+def _with_outer_paths(message: str, settings: Settings) -> str:
+    for inside, outside in _files(settings).items():
+        message = message.replace(inside, outside)
+    return message
+
+
 def _lay_inputs(inputs: Path, settings: Settings) -> list[str]:
     """Put the files that the cage is to read into `inputs`, and return the arguments of the program in it."""
-    inputs.mkdir(mode=0o755, parents=True)
-    shutil.copyfile(settings.layout, inputs / "layout.yaml")
+    (inputs / "scenarios").mkdir(parents=True)
     scenario = settings.scenario
-    if settings.scenario_file:
-        shutil.copyfile(settings.scenario_file, inputs / settings.scenario_file.name)
-        scenario = f"{_INPUTS_INSIDE}/{settings.scenario_file.name}"
+    for inside, outside in _files(settings).items():
+        shutil.copyfile(outside, inputs / Path(inside).relative_to(_INPUTS_INSIDE))
+        if outside == settings.scenario:
+            scenario = inside
     return [
-        f"--layout={_INPUTS_INSIDE}/layout.yaml",
+        f"--layout={_LAYOUT_INSIDE}",
         f"--scenario={scenario}",
         f"--step-layout={settings.step_layout}",
         *([f"--speed={settings.speed}"] if settings.speed else []),
@@ -119,11 +144,10 @@ def _lay_inputs(inputs: Path, settings: Settings) -> list[str]:
 
 
 def _cage_argv(name: str, root: Path, folder: Path, arguments: list[str]) -> list[str]:
-    namespaces = ("--mount", "--uts", "--net", "--ipc", "--pid")
     cage = ("sh", str(_HERE / "cage.sh"), str(root), str(folder / "cage"), str(_REPO), f"devcluster-{name}")
     environment = (f"PATH={_PATH}", "HOME=/root", "LANG=C.UTF-8", f"PYTHONPATH={REPO}/{_HERE.relative_to(_REPO)}")
     boot = ("/usr/bin/env", "--ignore-environment", *environment, VENV_PYTHON, "-m", "inside.boot", *arguments)
-    return ["unshare", *namespaces, "--fork", "--kill-child", *cage, str(folder / "inputs"), *boot]
+    return [*_UNSHARE, *cage, str(folder / "inputs"), *boot]
 
 
 class _Boot:
@@ -136,6 +160,14 @@ class _Boot:
         self._output = output
         self._log = log
         self._began = False
+
+    def init(self) -> Process:
+        """The cage's PID 1, as soon as there is one. Raises `CannotRunError`."""
+        _, pid = self.expect("pid")
+        try:
+            return Process.of(int(pid))
+        except ProcessLookupError:
+            raise CannotRunError(f"{_NO_CAGE}:\n{self._tail()}") from None
 
     def expect(self, *kinds: str) -> tuple[str, str]:
         """The next line as (kind, text). Raises `MisuseError` or `CannotRunError` where it says so or falls silent."""

@@ -21,6 +21,7 @@ def up(options: argparse.Namespace) -> int:
     if _runs_already(name, options):
         return 0
     settings = _settings(options)
+    cluster.check_machine()
     base = root.ensure(recipe.current(_PYPROJECT))
     with cluster.locked():
         if _runs_already(name, options):
@@ -90,6 +91,7 @@ def show(options: argparse.Namespace) -> int:
 
 def build(options: argparse.Namespace) -> int:
     """Build the root folder, or say where it is."""
+    cluster.check_machine()
     wanted = recipe.current(_PYPROJECT)
     with root.locked():
         if options.force and root.path_of(wanted).is_dir():

@@ -97,6 +97,10 @@ def remove_partial() -> None:
 
 
 def _build(wanted: recipe.Recipe, root: Path) -> None:
+    if any(map(str.isspace, str(root))):
+        raise CannotRunError(
+            f"debootstrap cannot build in {root}, for the space in it: set XDG_CACHE_HOME to another folder"
+        )
     say(f"building the root folder {root} (some minutes, once)")
     remove_partial()
     with step("debootstrap"):
@@ -268,7 +272,10 @@ class _Build:
             tail = "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:])
             program = command[command.index("--") + 1 :]
             shown = program[3:] if program[0] == "sh" else program
-            raise CannotRunError(f"{' '.join(shown[:4])} … failed (whole log: {self.log}):\n{tail}")
+            raise CannotRunError(
+                f"{' '.join(shown[:4])} … failed: if it is for the network, look at this machine's settings of proxies "
+                f"and mirrors; the log {self.log} ends:\n{tail}"
+            )
 
 
 def _plain_environment() -> dict[str, str]:
