@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Literal
@@ -240,6 +240,28 @@ def _queue_key(job: Job) -> tuple[int, int, int]:
     return (rank, -(job.priority or 0) if rank == 1 else 0, job.id)
 
 
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Jobs in the order of the queue: those that run, then those that wait, the next one first."""
+
+    jobs: tuple[Job, ...] = ()
+    states: Mapping[str, int] = field(default_factory=dict)
+    """How many jobs are in each state, in the order of the queue."""
+    longest: Mapping[str, int] = field(default_factory=dict)
+    """Characters of the longest `id`, `user`, `partition` and `state`."""
+
+
+def _queue(jobs: Sequence[Job]) -> Queue:
+    texts = {
+        "id": {str(max((job.id for job in jobs), default=0))},
+        "user": {job.user for job in jobs},
+        "partition": {job.partition for job in jobs},
+        "state": (states := Counter(job.state for job in jobs)),
+    }
+    longest = {name: max(map(len, found), default=0) for name, found in texts.items()}
+    return Queue(tuple(jobs), states, longest)
+
+
 def outlook(job: Job, now: datetime) -> str:
     """How long a job still has, or why it waits."""
     if not job.holds_nodes:
@@ -263,23 +285,12 @@ class Picture:
     """Those with blocks first, then those with switches, then flat ones; otherwise in Slurm's order."""
     conditions: Mapping[str, Condition]
     """Of every node, by name."""
-    queue: Mapping[str | None, tuple[Job, ...]]
-    """The jobs of each partition that has any, in the order of the queue; under None those of all."""
+    counts: Mapping[str | None, Mapping[Condition, int]]
+    """How many nodes of each partition are in each condition that occurs, best first; under None those of all."""
+    queue: Mapping[str | None, Queue]
+    """The jobs of each partition that has any; under None those of all."""
     tenants: Mapping[str, tuple[Job, ...]]
     """The jobs on each node that has any."""
-
-    def counts(self, partition: str | None) -> Iterator[tuple[Condition, int]]:
-        """How many nodes of a partition (None: of the cluster) are in each condition; those that occur, best first."""
-        if partition is None:
-            found = Counter(self.conditions.values())
-        else:
-            rows = next((view.rows for view in self.partitions if view.name == partition), ())
-            found = Counter(one for row in rows for one in row.conditions)
-        return ((one, found[one]) for one in Condition if found[one])
-
-    def job_counts(self, partition: str | None) -> Mapping[str, int]:
-        """How many jobs of a partition (None: of the cluster) are in each state, in the order of the queue."""
-        return Counter(job.state for job in self.queue.get(partition, ()))
 
     def place_of(self, partition: str, node: str) -> str | None:
         """The block or leaf switch of a partition's node; None where it is in none."""
@@ -307,21 +318,30 @@ def picture(cluster: Cluster) -> Picture:
         key=lambda pair: order[pair[1].kind],
     )
     tenants: dict[str, list[Job]] = {}
-    queue: dict[str | None, list[Job]] = {None: sorted(cluster.jobs, key=_queue_key)}
-    for job in queue[None]:
+    jobs: dict[str | None, list[Job]] = {None: sorted(cluster.jobs, key=_queue_key)}
+    for job in jobs[None]:
         # A waiting job may name several partitions; it is in the queue of each.
         for name in dict.fromkeys(job.partition.split(",")):
-            queue.setdefault(name, []).append(job)
+            jobs.setdefault(name, []).append(job)
         if job.holds_nodes:
             for node in job.nodes:
                 tenants.setdefault(node, []).append(job)
+    partitions = tuple(_partition_view(cluster, *pair, conditions) for pair in shaped)
+    counts: dict[str | None, Mapping[Condition, int]] = {None: _counts(conditions.values())}
+    counts |= {view.name: _counts(one for row in view.rows for one in row.conditions) for view in partitions}
     return Picture(
         cluster=cluster,
-        partitions=tuple(_partition_view(cluster, *pair, conditions) for pair in shaped),
+        partitions=partitions,
         conditions=conditions,
-        queue={name: tuple(jobs) for name, jobs in queue.items()},
+        counts=counts,
+        queue={name: _queue(found) for name, found in jobs.items()},
         tenants={name: tuple(jobs) for name, jobs in tenants.items()},
     )
+
+
+def _counts(conditions: Iterable[Condition]) -> Mapping[Condition, int]:
+    found = Counter(conditions)
+    return {one: found[one] for one in Condition if found[one]}
 
 
 def _partition_view(

@@ -18,7 +18,7 @@ from textual.widgets import ContentSwitcher, Footer, Static
 
 from hyp_submit.errors import HypSubmitError, Transient
 from hyp_submit.report import duration
-from hyp_submit.views import Picture
+from hyp_submit.views import Picture, Queue
 
 from .blocks import BlocksView
 from .details import Line, clock, job_lines, node_lines
@@ -226,10 +226,10 @@ class HypSubmitApp(App[HypSubmitError]):
         """What there is, counted: nodes by condition, which explains their glyphs, or jobs by state."""
         spans: list[Span] = []
         if self.current.id == "queue":
-            for state, count in picture.job_counts(self.partition).items():
+            for state, count in picture.queue.get(self.partition, Queue()).states.items():
                 spans += [(f"{count} {self.pen.clean(state.lower())}   ", "faint")]
         else:
-            for one, count in picture.counts(self.partition):
+            for one, count in picture.counts.get(self.partition, {}).items():
                 spans += [(one.glyph, one.hue), (f" {count} {one.word}   ", "faint")]
         self.query_one("#legend", Lines).show(spans)
 

@@ -84,10 +84,12 @@ class BlocksView(LineView):
         """Make the lines, and put the cursor back on its node; where that is gone, near to where it was."""
         names = [_STEP * (row.depth + 1) + cell_len(row.name) for view in self._views for row in view.rows]
         names += [cell_len(view.name) for view in self._views]
-        self._names = max(_NAMES[0], min(_NAMES[1], self.size.width // 4, max(names, default=0)))
+        # A view that is not on the screen has no size of its own.
+        width = self.scrollable_content_region.width or self.app.size.width
+        self._names = max(_NAMES[0], min(_NAMES[1], width // 4, max(names, default=0)))
         self._healthy = max([len("HEALTHY"), *(len(_health(view.tally)) for view in self._views)])
         self._free = max([len("FREE"), *(len(str(view.tally.free)) for view in self._views)])
-        room = max(1, self.scrollable_content_region.width - self._cells_at)
+        room = max(1, width - self._cells_at)
         self._lines = list(_lines(self._views, room))
         found = self._find(cursor) if cursor else None
         self._line, self._cell = found or self._nearest(self._line, 1) or self._nearest(0, 1) or (0, 0)

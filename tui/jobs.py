@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from hyp_submit.model import Job
 from hyp_submit.report import printable
-from hyp_submit.views import Picture, outlook
+from hyp_submit.views import Picture, Queue, outlook
 
 from .lines import LineView
 from .paint import Pen, Span
@@ -24,18 +24,18 @@ def state_ink(job: Job) -> str:
     return "claimed" if job.state == "PENDING" else "absent"
 
 
-def _columns(jobs: Sequence[Job]) -> tuple[Column, ...]:
+def _columns(longest: Mapping[str, int]) -> tuple[Column, ...]:
     """Columns as wide as what is in them, within bounds."""
 
-    def widest(texts: set[str], least: int, most: int) -> int:
-        return max(least, min(most, max(map(len, texts), default=0)))
+    def widest(field: str, least: int, most: int) -> int:
+        return max(least, min(most, longest.get(field, 0)))
 
     return (
-        Column("JOB", widest({str(job.id) for job in jobs}, 5, 10), "right", keep=9),
-        Column("USER", widest({job.user for job in jobs}, 5, 10), keep=3),
+        Column("JOB", widest("id", 5, 10), "right", keep=9),
+        Column("USER", widest("user", 5, 10), keep=3),
         Column("NAME", 10, keep=7, elastic=True),
-        Column("PARTITION", widest({job.partition for job in jobs}, 9, 12), keep=2),
-        Column("STATE", widest({job.state for job in jobs}, 7, 10), keep=5),
+        Column("PARTITION", widest("partition", 9, 12), keep=2),
+        Column("STATE", widest("state", 7, 10), keep=5),
         Column("NODES", 5, "right", keep=4),
         Column("SEG", 3, "right", keep=1),
         Column("LEFT / WAITS FOR", 16, keep=6),
@@ -56,10 +56,11 @@ class QueueView(LineView):
         """Show the jobs of a partition, or of all (None)."""
         cursor = self.job
         self._now = now
-        self._jobs = picture.queue.get(partition, ())
-        self._columns = _columns(self._jobs)
-        if partition is not None and not self._jobs and picture.queue[None]:
-            self.notice = f"No job in {printable(partition)}; {len(picture.queue[None])} in other partitions (p)."
+        queue = picture.queue.get(partition, Queue())
+        self._jobs = queue.jobs
+        self._columns = _columns(queue.longest)
+        if partition is not None and not queue.jobs and (others := len(picture.queue[None].jobs)):
+            self.notice = f"No job in {printable(partition)}; {others} in other partitions (p)."
         else:
             self.notice = "The queue is empty."
         if cursor is not None:

@@ -145,6 +145,10 @@ class LineView(ScrollView, Inked, can_focus=True):
         if event.y >= _HEADING and (row := self._row_at(event.y)) < self.row_count:
             self.click(row, event.x)
 
+    def on_show(self) -> None:
+        """Scroll to the cursor: what is not on the screen cannot be scrolled."""
+        self.show_cursor()
+
     def action_move(self, rows: int) -> None:
         """Up or down."""
         self.move(rows)
