@@ -12,7 +12,7 @@ from pathlib import Path
 from outside.errors import CannotRunError
 
 VERSION = 1
-"""Count up when the way of building changes and the lists below do not."""
+"""Count up when anything about building changes that a `Recipe` does not hold."""
 
 SUITE = "testing"
 

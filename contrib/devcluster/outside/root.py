@@ -103,8 +103,7 @@ def _build(wanted: recipe.Recipe, root: Path) -> None:
         )
     say(f"building the root folder {root} (some minutes, once)")
     remove_partial()
-    with step("debootstrap"):
-        _ensure_debootstrap()
+    _ensure_debootstrap()
     partial = root.with_name(f"{_PARTIAL}{wanted.key}")
     partial.mkdir(mode=0o755)
     try:
@@ -126,7 +125,11 @@ def _ensure_debootstrap() -> None:
             f"{' and '.join(missing)} missing, and there is no apt-get to install with: "
             "install it with this system's own package manager"
         )
-    say(f"installing {' and '.join(missing)} on this machine with apt-get")
+    with step(f"installing {' and '.join(missing)} on this machine with apt-get"):
+        _install_on_host(missing)
+
+
+def _install_on_host(missing: Sequence[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["-y", "--no-install-recommends", "install", *missing]):
         argv = ["apt-get", "-q", *arguments]
