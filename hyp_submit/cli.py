@@ -259,7 +259,7 @@ def _read_apart() -> Cluster:
     import pickle  # noqa: PLC0415
     import subprocess  # noqa: PLC0415
 
-    argv = [sys.executable, "-c", "from hyp_submit.cli import tell_cluster; tell_cluster()"]
+    argv = [sys.executable, "-P", "-c", "from hyp_submit.cli import tell_cluster; tell_cluster()"]
     pipe, null = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(argv, stdin=null, stdout=pipe, stderr=pipe, start_new_session=True) as child:
         atexit.register(child.kill)

@@ -69,12 +69,12 @@ def condition(node: Node | None) -> Condition:
         (flags & {"NOT_RESPONDING", "NO_RESPOND"}, Condition.SILENT),
         (node.base == "MIXED", Condition.MIXED),
         (busy, Condition.ALLOCATED),
+        (node.base != "IDLE", Condition.UNKNOWN),
         ("REBOOT_REQUESTED" in flags, Condition.STARTING),
         (flags & _CLAIMS, Condition.RESERVED),
         ("PLANNED" in flags, Condition.PLANNED),
-        (node.base == "IDLE", Condition.IDLE),
     )
-    return next((found for holds, found in rules if holds), Condition.UNKNOWN)
+    return next((found for holds, found in rules if holds), Condition.IDLE)
 
 
 # --- rows ----------------------------------------------------------------------------------------------------------

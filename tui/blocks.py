@@ -159,8 +159,12 @@ class BlocksView(LineView):
         self.show_cursor()
 
     def move_to_end(self, *, last: bool) -> None:
-        """Move the cursor to the first or last line with cells."""
-        self.move(len(self._lines) if last else -len(self._lines))
+        """Move the cursor to the first or last node."""
+        found = self._nearest(len(self._lines) - 1, -1) if last else self._nearest(0, 1)
+        if found and (line := self._lines[found[0]]):
+            self._line, self._cell = found[0], line.cells - 1 if last else 0
+            self._wanted = self._cell
+            self.show_cursor()
 
     def action_cell(self, cells: int) -> None:
         """Move the cursor within its line, and on to the next one at its end."""
