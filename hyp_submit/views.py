@@ -248,13 +248,14 @@ class Queue:
     states: Mapping[str, int] = field(default_factory=dict)
     """How many jobs are in each state, in the order of the queue."""
     longest: Mapping[str, int] = field(default_factory=dict)
-    """Characters of the longest `id`, `user`, `partition` and `state`."""
+    """Characters of the longest `id`, `user`, `name`, `partition` and `state`."""
 
 
 def _queue(jobs: Sequence[Job]) -> Queue:
     texts = {
         "id": {str(max((job.id for job in jobs), default=0))},
         "user": {job.user for job in jobs},
+        "name": {job.name for job in jobs},
         "partition": {job.partition for job in jobs},
         "state": (states := Counter(job.state for job in jobs)),
     }

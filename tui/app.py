@@ -26,12 +26,14 @@ from .help import HelpScreen
 from .jobs import QueueView
 from .lines import AsciiScrollBar, LineView
 from .messages import ReadDone, ReadFailed
-from .paint import Lines, Pen, Span, spread
+from .paint import Lines, Pen, Span, fill, spread
 from .reading import Reader, Source
 
 SMALLEST = (60, 12)
 """Columns and lines below which nothing would be told apart."""
 DETAIL_LINES = 3
+LEGEND_LINES = 3
+"""At most; in general it is one."""
 SLOW = timedelta(seconds=2)
 """A read that takes longer is mentioned in the header."""
 STALE = 3
@@ -112,8 +114,8 @@ class HypSubmitApp(App[HypSubmitError]):
         """Say so where there is too little room; break header and tabs anew."""
         small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
         self.screen_stack[0].set_class(small, "-small")
-        self.call_after_refresh(self._show_header)
-        self.call_after_refresh(self._show_tabs)
+        for show in (self._show_header, self._show_tabs, self._show_legend):
+            self.call_after_refresh(show)
 
     # Reading.
 
@@ -168,6 +170,7 @@ class HypSubmitApp(App[HypSubmitError]):
         if self.picture is not None:
             self.query_one(BlocksView).show(self.picture, self.partition)
             self.query_one(QueueView).show(self.picture, self.partition, self.now)
+        self._show_legend()
         self._show_tabs()
         self._show_header()
 
@@ -185,10 +188,8 @@ class HypSubmitApp(App[HypSubmitError]):
         banner.set_class(self.failure is not None, "-on")
         if self.failure is not None:
             what, since = self.failure
-            kept = "shown: the last good data" if self.picture else "trying again"
-            banner.show(
-                [(f"since {clock(since, self.now)}", "alert"), (f"  {what}", "plain"), (f"  ({kept})", "faint")]
-            )
+            state = "stale" if self.picture else "failing"
+            banner.show([(f"{state} since {clock(since, self.now)}", "alert"), (f"  {what}", "plain")])
 
     def _age(self) -> list[Span]:
         """How old the data are, and whether new ones are long in coming."""
@@ -222,22 +223,26 @@ class HypSubmitApp(App[HypSubmitError]):
             yield "all" if name is None else self.pen.clean(name), "chosen" if name == self.partition else "plain"
             yield "  ", "plain"
 
-    def _show_legend(self, picture: Picture) -> None:
+    def _show_legend(self) -> None:
         """What there is, counted: nodes by condition, which explains their glyphs, or jobs by state."""
-        spans: list[Span] = []
+        if self.picture is None:
+            return
+        entries: list[Line] = []
         if self.current.id == "queue":
-            for state, count in picture.queue.get(self.partition, Queue()).states.items():
-                spans += [(f"{count} {self.pen.clean(state.lower())}   ", "faint")]
+            for state, count in self.picture.queue.get(self.partition, Queue()).states.items():
+                entries.append([(f"{count} {self.pen.clean(state.lower())}", "faint")])
         else:
-            for one, count in picture.counts.get(self.partition, {}).items():
-                spans += [(one.glyph, one.hue), (f" {count} {one.word}   ", "faint")]
-        self.query_one("#legend", Lines).show(spans)
+            for one, count in self.picture.counts.get(self.partition, {}).items():
+                entries.append([(one.glyph, one.hue), (f" {count} {one.word}", "faint")])
+        legend = self.query_one("#legend", Lines)
+        lines = fill(entries, legend.content_size.width)[:LEGEND_LINES]
+        legend.styles.height = max(1, len(lines))
+        legend.show(*lines)
 
     @on(LineView.Moved)
     def _show_detail(self) -> None:
         lines: Iterable[Line] = ()
         if self.picture is not None:
-            self._show_legend(self.picture)
             view = self.current
             if isinstance(view, BlocksView) and (place := view.place):
                 lines = node_lines(self.picture, *place, self.now, self.pen)
@@ -252,6 +257,7 @@ class HypSubmitApp(App[HypSubmitError]):
         self.query_one(ContentSwitcher).current = name
         self.current.focus()
         self._show_tabs()
+        self._show_legend()
         self._show_detail()
 
     def action_next_view(self) -> None:

@@ -11,10 +11,10 @@ from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 
 from hyp_submit.report import printable
-from hyp_submit.views import PartitionView, Picture, Row, Tally
+from hyp_submit.views import PartitionView, Picture, Row, Tally, Trouble
 
 from .lines import LineView
-from .paint import Pen, Span
+from .paint import Pen, Span, clip
 from .table import GAP
 
 _INDENT = 1
@@ -233,8 +233,13 @@ class BlocksView(LineView):
         spans += self._cells(line, row, has_cursor=has_cursor)
         left = width - self._cells_at - line.cells - GAP
         if row.trouble is not None and line.stop == len(row.nodes) and left >= _LEAST_REASON:
-            spans += [(" " * GAP, "plain"), (self.pen.fit(str(row.trouble), left), row.trouble.condition.hue)]
+            spans += [(" " * GAP, "plain"), *self._trouble(row.trouble, left)]
         return spans
+
+    def _trouble(self, trouble: Trouble, width: int) -> list[Span]:
+        what = f"{trouble.count} {trouble.condition.word}"
+        why = f"  {trouble.reason}" if trouble.reason else ""
+        return clip([(what, trouble.condition.hue), (self.pen.clean(why), "faint")], width, self.pen.ellipsis)
 
     def _numbers(self, tally: Tally, *, loose: bool) -> list[Span]:
         healthy = self.pen.fit(_health(tally), self._healthy, "right")

@@ -33,12 +33,12 @@ def _columns(longest: Mapping[str, int]) -> tuple[Column, ...]:
     return (
         Column("JOB", widest("id", 5, 10), "right", keep=9),
         Column("USER", widest("user", 5, 10), keep=3),
-        Column("NAME", 10, keep=7, elastic=True),
+        Column("NAME", 10, keep=7, most=widest("name", 10, 40)),
         Column("PARTITION", widest("partition", 9, 12), keep=2),
         Column("STATE", widest("state", 7, 10), keep=5),
         Column("NODES", 5, "right", keep=4),
         Column("SEG", 3, "right", keep=1),
-        Column("LEFT / WAITS FOR", 16, keep=6),
+        Column("LEFT / WAITS FOR", 16, keep=6, most=60),
     )
 
 

@@ -31,6 +31,7 @@ class LineView(ScrollView, Inked, can_focus=True):
     the cursor is moved by some rows (`move`) or to the first or last (`move_to_end`).
     """
 
+    ALLOW_MAXIMIZE = False
     # Textual follows the first base alone for these.
     COMPONENT_CLASSES: ClassVar[set[str]] = Inked.COMPONENT_CLASSES
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -41,6 +41,9 @@ INKS = (
 )
 
 
+_BETWEEN = "   "
+
+
 class Pen:
     """Makes outside text fit for the screen; in ASCII where the terminal has nothing else."""
 
@@ -127,6 +130,17 @@ def spread(left: Sequence[Span], right: Sequence[Span], width: int, ellipsis: st
     room = width - _cells(right) - 2
     kept = clip(left, room, ellipsis)
     return [*kept, (" " * (room - _cells(kept) + 2), "plain"), *right]
+
+
+def fill(entries: Iterable[Sequence[Span]], width: int) -> list[list[Span]]:
+    """Entries side by side, broken between two of them into lines of `width` cells."""
+    lines: list[list[Span]] = []
+    for entry in entries:
+        if lines and _cells(lines[-1]) + len(_BETWEEN) + _cells(entry) <= width:
+            lines[-1] += [(_BETWEEN, "plain"), *entry]
+        else:
+            lines.append(list(entry))
+    return lines
 
 
 def _cells(spans: Sequence[Span]) -> int:

@@ -1,4 +1,4 @@
-"""Columns that fit a width: the least important ones go first, and one takes what is left. Pure."""
+"""Columns that fit a width: the least important ones go first, and what is left is shared out. Pure."""
 
 from __future__ import annotations
 
@@ -16,21 +16,25 @@ class Column:
 
     name: str
     width: int
-    """Cells; for the elastic one the least that it is worth showing with."""
+    """Cells that it is shown with at least."""
     align: Literal["left", "right"] = "left"
     keep: int = 0
     """Where the width does not hold all columns, those with the lowest number go first."""
-    elastic: bool = False
-    """Whether it takes the room that the others leave; one column of a table does."""
+    most: int = 0
+    """Cells that it can make use of, where there are more than the columns need; 0: no more than `width`."""
 
 
 def fit_columns(columns: Sequence[Column], width: int) -> tuple[Column, ...]:
-    """The columns that fit in `width` cells, the elastic one stretched over the rest. One column always stays."""
+    """The columns that fit in `width` cells, from left to right stretched over the rest. One column always stays."""
     kept = list(columns)
     while len(kept) > 1 and _needed(kept) > width:
         kept.remove(min(kept, key=lambda column: column.keep))
     spare = max(0, width - _needed(kept))
-    return tuple(replace(column, width=column.width + spare) if column.elastic else column for column in kept)
+    for place, column in enumerate(kept):
+        more = min(spare, max(0, column.most - column.width))
+        kept[place] = replace(column, width=column.width + more)
+        spare -= more
+    return tuple(kept)
 
 
 def _needed(columns: Sequence[Column]) -> int:
