@@ -102,9 +102,6 @@ class Trouble:
     reason: str | None
     """In the words of whoever set it, without who and when; None where nobody said."""
 
-    def __str__(self) -> str:
-        return f"{self.count} {self.condition.word}" + (f": {self.reason}" if self.reason else "")
-
 
 @dataclass(frozen=True, slots=True)
 class Row:

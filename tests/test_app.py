@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 
 from hyp_submit import cli, files
@@ -27,7 +28,7 @@ from hyp_submit.tui.lines import LineView
 from hyp_submit.tui.paint import Lines
 from hyp_submit.tui.reading import EASE, Reader
 from hyp_submit.tui.table import GAP, Column, fit_columns
-from hyp_submit.views import SEVERITY, Condition, condition, outlook, picture
+from hyp_submit.views import SEVERITY, Condition, Trouble, condition, outlook, picture
 
 SIZES = [(80, 24), (140, 45)]
 WATCHDOG = 60.0
@@ -250,6 +251,18 @@ def test_keys_switch_between_the_views() -> None:
     drive(demo(), look)
 
 
+def test_a_key_right_after_a_switch_is_for_the_new_view() -> None:
+    async def look(app: HypSubmitApp, pilot: Pilot[Any]) -> None:
+        await loaded(app, pilot)
+        await pilot.press("2")
+        for key in ("1", "down"):
+            app.post_message(Key(key, None))
+        await until(pilot, lambda: app.query_one(BlocksView).place == ("gb200", "ip-10-1-0-44"))
+        assert app.query_one(QueueView).cursor_row == 0
+
+    drive(demo(), look)
+
+
 def test_every_action_is_in_the_palette() -> None:
     async def look(app: HypSubmitApp, pilot: Pilot[Any]) -> None:
         await loaded(app, pilot)
@@ -420,13 +433,23 @@ def test_it_reads_again_by_itself_and_not_while_a_read_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refresh", "took", "pause"),
-    [(30, 0.1, 30), (30, 3, 30), (30, 4, 4 * EASE), (0, 0, 1), (None, 1, None)],
+    ("refresh", "took", "failed", "pause"),
+    [
+        (30, 0.1, False, 30),
+        (30, 3, False, 30),
+        (30, 4, False, 4 * EASE),
+        (30, 4, True, 30),
+        (30, 40, True, 40),
+        (0, 0, False, 1),
+        (None, 1, False, None),
+    ],
 )
-def test_slow_reads_are_made_less_often(refresh: float | None, took: float, pause: float | None) -> None:
+def test_slow_reads_are_made_less_often(
+    refresh: float | None, took: float, pause: float | None, *, failed: bool
+) -> None:
     source = Source("LIVE", files.demo, None if refresh is None else timedelta(seconds=refresh))
     wanted = None if pause is None else timedelta(seconds=pause)
-    assert Reader(source, lambda _: None).pause(timedelta(seconds=took)) == wanted
+    assert Reader(source, lambda _: None).pause(timedelta(seconds=took), failed=failed) == wanted
 
 
 def test_cursor_and_scroll_stay_with_node_and_job_over_a_refresh() -> None:
@@ -672,11 +695,11 @@ def test_the_worst_reason_of_a_row_comes_without_who_and_when() -> None:
         Node("n4", "IDLE"),
     ]
     (row,) = picture(cluster_of(nodes)).partitions[0].rows
-    assert str(row.trouble) == "2 drained: EFA"
+    assert row.trouble == Trouble(Condition.DRAINED, 2, "EFA")
     (row,) = picture(cluster_of(nodes[2:])).partitions[0].rows
-    assert str(row.trouble) == "1 drained: disk [sda]"
+    assert row.trouble == Trouble(Condition.DRAINED, 1, "disk [sda]")
     (row,) = picture(cluster_of([*nodes, Node("n5", "DOWN")])).partitions[0].rows
-    assert str(row.trouble) == "1 down"
+    assert row.trouble == Trouble(Condition.DOWN, 1, None)
     (row,) = picture(cluster_of(nodes[3:])).partitions[0].rows
     assert row.trouble is None
 

@@ -125,7 +125,7 @@ class HypSubmitApp(App[HypSubmitError]):
         self.picture = message.picture
         if self.partition not in {None, *(view.name for view in self.picture.partitions)}:
             self.partition = None
-        self._read_again(message.took)
+        self._read_again(message.took, failed=False)
         self._show_picture()
 
     @on(ReadFailed)
@@ -140,16 +140,16 @@ class HypSubmitApp(App[HypSubmitError]):
             for view in self.query(LineView):
                 view.notice = "The cluster could not be read yet."
                 view.rows_changed()
-        self._read_again(message.took)
+        self._read_again(message.took, failed=True)
         self._show_header()
 
-    def _read_again(self, took: timedelta) -> None:
+    def _read_again(self, took: timedelta, *, failed: bool) -> None:
         """Set the clock for the next read."""
         self.reader.finished()
         if self._next_read is not None:
             self._next_read.stop()
             self._next_read = None
-        if (pause := self.reader.pause(took)) is not None:
+        if (pause := self.reader.pause(took, failed=failed)) is not None:
             self._next_read = self.set_timer(pause.total_seconds(), self.reader.start)
 
     # Showing.
@@ -255,7 +255,8 @@ class HypSubmitApp(App[HypSubmitError]):
     def action_view(self, name: str) -> None:
         """Show a view."""
         self.query_one(ContentSwitcher).current = name
-        self.current.focus()
+        # At once, unlike `focus()`: the next key may be here already, and is for this view.
+        self.screen_stack[0].set_focus(self.current)
         self._show_tabs()
         self._show_legend()
         self._show_detail()

@@ -18,7 +18,9 @@ from hyp_submit.views import picture
 from .messages import ReadDone, ReadFailed
 
 EASE = 10
-"""A read that took T is followed by a pause of at least this many times T, so that polling never loads a slow Slurm."""
+"""A read that took T is followed by a pause of at least this many times T, so that polling never loads a slow Slurm.
+
+One that failed is followed by at least T: what it took was a timeout, and what was away is looked for again soon."""
 
 LEAST_PAUSE = timedelta(seconds=1)
 
@@ -66,9 +68,11 @@ class Reader:
         """To be called with each message: the next read may start."""
         self._started = None
 
-    def pause(self, took: timedelta) -> timedelta | None:
+    def pause(self, took: timedelta, *, failed: bool) -> timedelta | None:
         """How long to wait before the next read; None where nobody asked for one."""
-        return None if self._source.refresh is None else max(self._source.refresh, took * EASE, LEAST_PAUSE)
+        if self._source.refresh is None:
+            return None
+        return max(self._source.refresh, took * (1 if failed else EASE), LEAST_PAUSE)
 
     def _run(self, started: float) -> None:
         def took() -> timedelta:
