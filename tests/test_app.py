@@ -1,5 +1,6 @@
 """The terminal UI, driven by keys: what stands on the screen is compared with the cluster behind it."""
 
+import ast
 import asyncio
 import subprocess
 import sys
@@ -9,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from hyp_submit import cli, files
+from hyp_submit import cli, files, tui
 from hyp_submit.decode import BASES
 from hyp_submit.errors import HypSubmitError, Transient, Unreadable, UsageError
 from hyp_submit.model import Block, Cluster, Job, Node, Partition, Switch, Topology
@@ -486,6 +488,52 @@ def test_cursor_and_scroll_stay_with_node_and_job_over_a_refresh() -> None:
     drive(Source("LIVE", reader), look)
 
 
+def test_what_was_scrolled_to_stays_in_sight_over_a_refresh() -> None:
+    reader = Script()
+    jobs = tuple(Job(i, "u", f"job-{i}", "p", "PENDING", node_count=1, priority=-i) for i in range(1, 200))
+    cluster = cluster_of([Node("n1", "IDLE")], jobs)
+    ahead = Job(500, "u", "new", "p", "PENDING", node_count=1, priority=900)
+
+    async def look(app: HypSubmitApp, pilot: Pilot[Any]) -> None:
+        async def refresh(answer: Cluster) -> list[str]:
+            before = app.picture
+            reader.answer(answer)
+            await pilot.press("r")
+            await until(pilot, lambda: app.picture is not before)
+            return screen(app)[3:15]
+
+        reader.answer(cluster)
+        await loaded(app, pilot)
+        await pilot.press("2", *["pagedown"] * 3, *["up"] * 5)
+        seen = screen(app)[3:15]
+        assert any(line.startswith(">") for line in seen)
+        assert await refresh(replace(cluster, jobs=(*jobs, ahead))) == seen
+
+        queue = app.query_one(QueueView)
+        queue.scroll_to(y=150, animate=False, immediate=True)
+        await pilot.pause()
+        away = screen(app)[3:15]
+        assert await refresh(replace(cluster, jobs=(*jobs, ahead))) == away
+
+    drive(Source("LIVE", reader), look)
+
+
+def test_a_refresh_goes_on_under_the_help() -> None:
+    reader = Script()
+
+    async def look(app: HypSubmitApp, pilot: Pilot[Any]) -> None:
+        await pilot.press("question_mark")
+        reader.answer(files.demo())
+        await loaded(app, pilot)
+        app._show_header()
+        await pilot.press("escape")
+        assert "us-1" in text(app)
+        await pilot.press("right")
+        assert "ip-10-1-0-60" in text(app)
+
+    drive(Source("LIVE", reader), look)
+
+
 # --- ending --------------------------------------------------------------------------------------------------------
 
 
@@ -526,6 +574,27 @@ def test_a_live_cluster_is_read_apart_and_its_errors_come_through(monkeypatch: p
         cli._read_apart()
 
 
+# --- what it is made of --------------------------------------------------------------------------------------------
+
+
+def test_it_knows_no_more_of_the_core_than_what_there_is_to_show() -> None:
+    allowed = {f"hyp_submit.{name}" for name in ("errors", "flow", "model", "report", "views")}
+    for path in sorted(Path(tui.__file__).parent.glob("*.py")):
+        for found in ast.walk(ast.parse(path.read_text())):
+            names = {found.module or ""} if isinstance(found, ast.ImportFrom) and not found.level else set[str]()
+            names |= {alias.name for alias in found.names} if isinstance(found, ast.Import) else set()
+            assert {name for name in names if name.startswith("hyp_submit")} <= allowed, path
+            assert not names & {"subprocess", "boto3", "socket", "sqlite3"}, path
+
+
+def test_importing_it_loads_nothing_that_asks_slurm_or_aws() -> None:
+    program = "import sys, hyp_submit.tui; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=WATCHDOG
+    )
+    assert not {"boto3", "pyslurm", "hyp_submit.cli", "hyp_submit.slurm", "tui"} & set(loaded.stdout.split())
+
+
 # --- terminals -----------------------------------------------------------------------------------------------------
 
 
@@ -550,6 +619,17 @@ def test_without_colours_the_screen_says_the_same(size: tuple[int, int]) -> None
         app = drive(demo(), look, size)
     assert app.no_color
     assert found[0] == found[1]
+
+
+def test_every_theme_has_the_colours() -> None:
+    async def look(app: HypSubmitApp, pilot: Pilot[Any]) -> None:
+        await loaded(app, pilot)
+        for theme in app.available_themes:
+            app.theme = theme
+            await pilot.pause()
+            assert "us-1" in text(app)
+
+    drive(demo(), look)
 
 
 @pytest.mark.parametrize("size", [(60, 20), *SIZES])

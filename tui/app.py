@@ -113,7 +113,7 @@ class HypSubmitApp(App[HypSubmitError]):
     def on_resize(self, event: Resize) -> None:
         """Say so where there is too little room; break header and tabs anew."""
         small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
-        self.screen_stack[0].set_class(small, "-small")
+        self.default_screen.set_class(small, "-small")
         for show in (self._show_header, self._show_tabs, self._show_legend):
             self.call_after_refresh(show)
 
@@ -135,7 +135,7 @@ class HypSubmitApp(App[HypSubmitError]):
             self.exit(error)
             return
         text = str(error) if isinstance(error, HypSubmitError) else f"{type(error).__name__}: {error}"
-        self.failure = (self.pen.clean(text), self.failure[1] if self.failure else self.now)
+        self.failure = (self.pen.clean(text), self.failure[1] if self.failure else datetime.now(UTC))
         if self.picture is None:
             for view in self.query(LineView):
                 view.notice = "The cluster could not be read yet."
@@ -189,7 +189,7 @@ class HypSubmitApp(App[HypSubmitError]):
         if self.failure is not None:
             what, since = self.failure
             state = "stale" if self.picture else "failing"
-            banner.show([(f"{state} since {clock(since, self.now)}", "alert"), (f"  {what}", "plain")])
+            banner.show([(f"{state} since {clock(since, datetime.now(UTC))}", "alert"), (f"  {what}", "plain")])
 
     def _age(self) -> list[Span]:
         """How old the data are, and whether new ones are long in coming."""
@@ -256,7 +256,7 @@ class HypSubmitApp(App[HypSubmitError]):
         """Show a view."""
         self.query_one(ContentSwitcher).current = name
         # At once, unlike `focus()`: the next key may be here already, and is for this view.
-        self.screen_stack[0].set_focus(self.current)
+        self.default_screen.set_focus(self.current)
         self._show_tabs()
         self._show_legend()
         self._show_detail()

@@ -138,11 +138,10 @@ class BlocksView(LineView):
         """The line of the cursor's node."""
         return self._line if self.place else None
 
-    def show_cursor(self) -> None:
-        """Also find the other nodes of what runs under the cursor."""
+    def cursor_moved(self) -> None:
+        """Find the other nodes of what runs under the cursor."""
         tenants = self._picture.tenants.get(place[1], ()) if self._picture and (place := self.place) else ()
         self._job_nodes = frozenset(node for job in tenants for node in job.nodes)
-        super().show_cursor()
 
     def rows_above(self, row: int) -> int:
         """Back to the last line without cells, so that titles come into sight with their first row."""

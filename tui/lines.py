@@ -47,20 +47,13 @@ class LineView(ScrollView, Inked, can_focus=True):
     class Moved(Message):
         """The cursor is on something else now, or what it is on has changed."""
 
-        def __init__(self, view: LineView) -> None:
-            super().__init__()
-            self.view = view
-
-        @property
-        def control(self) -> LineView:
-            """The view whose cursor it is."""
-            return self.view
-
     def __init__(self, pen: Pen, *, id: str) -> None:  # noqa: A002  Textual's name for it
         super().__init__(id=id)
         self.pen = pen
         self.notice = ""
         """What stands in place of rows where there are none."""
+        self._row_before: int | None = None
+        """Where the cursor was last seen to be."""
 
     # What a subclass says.
 
@@ -98,17 +91,35 @@ class LineView(ScrollView, Inked, can_focus=True):
         """The ink whose background the row has; None: the view's own."""
         return None
 
+    def cursor_moved(self) -> None:
+        """The cursor is on something else, or what it is on has changed."""
+
+    def rows_above(self, row: int) -> int:  # noqa: ARG002  for subclasses
+        """How many rows above the cursor's should be seen with it: headings."""
+        return 0
+
     # The rest is common.
 
     def rows_changed(self) -> None:
-        """To be called when rows or cursor were replaced: paints again, and keeps the cursor in sight."""
+        """To be called when rows were replaced: paints again, and leaves the cursor where it is on the screen.
+
+        Where it is off the screen, because someone scrolled away from it, the rest stays instead.
+        """
+        before, row = self._row_before, self.cursor_row
+        in_sight = before is None or 0 <= before - round(self.scroll_y) < self.size.height - _HEADING
         self.virtual_size = Size(0, self.row_count + _HEADING)
-        self.show_cursor()
+        if before is not None and row is not None and in_sight:
+            self.scroll_to(y=self.scroll_y + row - before, animate=False, force=True, immediate=True)
+        self._show(scroll=in_sight)
 
     def show_cursor(self) -> None:
         """Scroll to the cursor and tell the app what it is on."""
-        row = self.cursor_row
-        if row is not None:
+        self._show(scroll=True)
+
+    def _show(self, *, scroll: bool) -> None:
+        self._row_before = row = self.cursor_row
+        self.cursor_moved()
+        if scroll and row is not None:
             above = self.rows_above(row)
             self.scroll_to_region(
                 Region(0, row - above + _HEADING, 1, 1 + above),
@@ -118,11 +129,7 @@ class LineView(ScrollView, Inked, can_focus=True):
                 immediate=True,
             )
         self.refresh()
-        self.post_message(self.Moved(self))
-
-    def rows_above(self, row: int) -> int:  # noqa: ARG002  for subclasses
-        """How many rows above the cursor's should be seen with it: headings."""
-        return 0
+        self.post_message(self.Moved())
 
     def render_line(self, y: int) -> Strip:
         """A line of the viewport: the heading, then rows from where it is scrolled to."""
@@ -132,11 +139,9 @@ class LineView(ScrollView, Inked, can_focus=True):
         if y < _HEADING:
             return self.strip(self.heading(width), width)
         row = self._row_at(y)
-        return (
-            self.strip(self.draw(row, width), width, self.ground(row))
-            if row < self.row_count
-            else self.strip((), width)
-        )
+        if row >= self.row_count:
+            return self.strip((), width)
+        return self.strip(self.draw(row, width), width, self.ground(row))
 
     def _row_at(self, y: int) -> int:
         return y - _HEADING + round(self.scroll_y)
