@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from hyp_submit.errors import UsageError
@@ -148,9 +148,12 @@ def _long_name(name: str) -> str | None:
 
 
 def directives(script: str, name: str) -> tuple[Option, ...]:
-    """The options of a script's `#SBATCH` lines, up to its first command, as sbatch reads them."""
+    """The options of a script's `#SBATCH` lines, up to its first command, as sbatch reads them.
+
+    Raises UsageError for a line that sbatch would refuse, and for heterogeneous jobs, which are not planned yet.
+    """
     found: list[Option] = []
-    for number, line in enumerate(script.splitlines(), start=1):
+    for number, line in enumerate(script.split("\n"), start=1):
         text = line.strip()
         if text and not text.startswith("#"):
             break
@@ -158,11 +161,14 @@ def directives(script: str, name: str) -> tuple[Option, ...]:
             continue
         place = f"{name}:{number}"
         try:
-            words = shlex.split(line[len("#SBATCH") :], comments=True)
+            words = shlex.split(line[len("#SBATCH") :].rstrip().removesuffix("\\"), comments=True)
         except ValueError as error:
             raise UsageError(f"{place}: #SBATCH line with an unclosed quote: {error}") from error
-        while words:
-            found.extend(_option(words.pop(0), words, place))
+        while words and (word := words.pop(0)) != "--":
+            if word in {"hetjob", "packjob"}:
+                raise UsageError(f"{place}: heterogeneous jobs are not planned yet: submit it with sbatch itself")
+            if word.startswith("-"):
+                found.extend(_option(word, words, place))
     return tuple(found)
 
 
@@ -181,37 +187,59 @@ def effective(
 def whole_number(option: Option) -> int:
     """The value of a count option. Raises UsageError naming where it stands."""
     value = (option.value or "").strip()
-    if not re.fullmatch(r"\d{1,9}", value):
-        hint = ": a plan needs one node count, not a range" if option.name == "nodes" and "-" in value else ""
-        raise UsageError(f"--{option.name}={value} ({option.source}) is not a whole number{hint}")
+    if not re.fullmatch(r"[0-9]{1,9}", value):
+        raise UsageError(f"--{option.name}={value} ({option.source}) is not a whole number")
     return int(value)
+
+
+def node_range(option: Option) -> tuple[int, int]:
+    """The least and the most of `--nodes=N` or `--nodes=N-M`. Raises UsageError naming where it stands."""
+    least, dash, most = (option.value or "").partition("-")
+    low = whole_number(replace(option, value=least))
+    return low, whole_number(replace(option, value=most)) if dash else low
+
+
+_GPU_OPTIONS = {
+    "gpus-per-node": r"(?:[\w.-]+:)?([0-9]+)",
+    "gres": r"(?:gres/)?gpu(?::[a-zA-Z][\w.-]*)?(?::([0-9]+))?",
+}
 
 
 def gpus_per_node(options: Mapping[str, Option]) -> tuple[int, str] | None:
     """GPUs of each node and where that is said (`--gpus-per-node=[type:]N`, `--gres=gpu[:type]:N`), or None."""
-    for name, pattern in (("gpus-per-node", r"(?:[\w.-]+:)?(\d+)"), ("gres", r"(?:gres/)?gpu(?::[\w.-]+)?:(\d+)")):
+    for name, pattern in (
+        ("gpus-per-node", r"(?:[\w.-]+:)?(\d+)"),
+        ("gres", r"(?:gres/)?gpu(?::[a-zA-Z][\w.-]*)?(?::(\d+))?"),
+    ):
         option = options.get(name)
         for part in (option.value or "").split(",") if option else ():
             match = re.fullmatch(pattern, part.strip())
             if match and option:
-                return int(match[1]), option.source
+                return int(match[1] or 1), option.source
     return None
 
 
-def sbatch_argv(plan: Plan, line: CommandLine, token: str | None) -> list[str]:
-    """The exact call: the user's own words, then the plan's (sbatch takes the last of a kind), then the script.
+def sbatch_argv(plan: Plan, line: CommandLine, token: str | None, comment: str | None = None) -> list[str]:
+    """The exact call: the user's own words, then what the plan adds (sbatch takes the last of a kind), then the script.
 
-    The token goes into the job's comment, after the user's own, so that the job can be found again.
+    The token goes into the job's comment, after the one that the job would have had, so that it can be found again.
     """
-    mine = {option.name for option in line.options}
     handed_on = [option for option in line.options if option.name != "comment" and not _is_none(option)]
+    said = {f"--{option.name}={option.value}" if option.value else f"--{option.name}" for option in handed_on}
     words = [word for option in handed_on for word in option.words]
-    planned = [word for word in plan.sbatch if word[2:].partition("=")[0] not in mine]
-    comment = next((option.value or "" for option in reversed(line.options) if option.name == "comment"), "")
+    planned = [word for word in plan.sbatch if word not in said and not _is_soft(word, handed_on)]
     parts = [part for part in (comment, token) if part]
     comments = [f"--comment={' '.join(parts)}"] if parts else []
-    script = [line.script] if line.script is not None else []
+    script = [] if line.script is None else ["--", line.script] if line.script.startswith("-") else [line.script]
     return ["sbatch", "--parsable", *words, *planned, *comments, *script, *line.arguments]
+
+
+def _is_soft(word: str, options: Iterable[Option]) -> bool:
+    """Whether a planned word says less than the user's own: `--switches=1` beside `--switches=1@02:00:00`."""
+    return any(
+        option.name == "switches" and word == f"--switches={(option.value or '').partition('@')[0]}"
+        for option in options
+    )
 
 
 def _is_none(option: Option) -> bool:

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand
 
 from hyp_submit import __version__, console
-from hyp_submit.errors import HypSubmitError, Transient, UsageError
+from hyp_submit.errors import HypSubmitError, UsageError
 
 if TYPE_CHECKING:
     from hyp_submit.batch import CommandLine
@@ -233,61 +233,17 @@ def tui(
     ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with ASCII characters alone.")] = False,
 ) -> None:
     """Show blocks, nodes and the queue on a screen that keeps itself up to date."""
+    from hyp_submit import slurm  # noqa: PLC0415
     from hyp_submit.tui import Source, run  # noqa: PLC0415
 
     pause = _duration(refresh, "--refresh")
     live = not demo and snapshot is None
     source = Source(
         badge="LIVE" if live else "DEMO" if demo else "SNAPSHOT",
-        read=_read_apart if live else lambda: _cluster(demo=demo, snapshot=snapshot),
+        read=slurm.read_apart if live else lambda: _cluster(demo=demo, snapshot=snapshot),
         refresh=pause if live else None,
     )
     run(source, ascii_only=ascii_only)
-
-
-APART_TIMEOUT = 120.0
-"""Seconds that a read in a process of its own may take, all retries of Slurm's included."""
-
-
-def _read_apart() -> Cluster:
-    """The live cluster, read by a process of its own, so that a screen can go on meanwhile.
-
-    pyslurm holds Python's lock until slurmctld has answered: no thread paints or takes a key then. And libslurm writes
-    its complaints to stderr, over whatever is on the screen.
-    """
-    import atexit  # noqa: PLC0415
-    import pickle  # noqa: PLC0415
-    import subprocess  # noqa: PLC0415
-
-    argv = [sys.executable, "-P", "-c", "from hyp_submit.cli import tell_cluster; tell_cluster()"]
-    pipe, null = subprocess.PIPE, subprocess.DEVNULL
-    with subprocess.Popen(argv, stdin=null, stdout=pipe, stderr=pipe, start_new_session=True) as child:
-        atexit.register(child.kill)
-        try:
-            told, said = child.communicate(timeout=APART_TIMEOUT)
-        except subprocess.TimeoutExpired as error:
-            child.kill()
-            raise Transient(f"Slurm gave no answer in {APART_TIMEOUT:.0f} s") from error
-        finally:
-            atexit.unregister(child.kill)
-    if child.returncode != 0:
-        words = " ".join(said.decode("utf-8", "replace").split()[-40:])
-        raise Transient(f"reading Slurm ended with {child.returncode}: {words or 'no message'}")
-    outcome: Cluster | Exception = pickle.loads(told)  # noqa: S301  from ourselves
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
-def tell_cluster() -> None:
-    """The other end of `_read_apart`: write the cluster, or why it cannot be read, to stdout."""
-    import pickle  # noqa: PLC0415
-
-    try:
-        outcome: Cluster | HypSubmitError = _cluster(demo=False, snapshot=None)
-    except HypSubmitError as error:
-        outcome = error
-    pickle.dump(outcome, sys.stdout.buffer)
 
 
 # --- from flags to what flow takes ---------------------------------------------------------------------------------

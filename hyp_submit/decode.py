@@ -446,8 +446,12 @@ def pyslurm_partitions(
     )
 
 
+NO_LIMIT = 365 * 24 * 60
+"""Minutes: the limit that slurmctld writes for a running job that has none (seen on 26.05.5)."""
+
+
 def pyslurm_jobs(jobs: Iterable[Any]) -> tuple[Job, ...]:
-    """pyslurm's jobs, in the order given. A job without a time limit has no end: Slurm writes its start plus a year."""
+    """pyslurm's jobs, in the order given. A job without a time limit has no end: Slurm writes a limit of a year."""
     return tuple(
         Job(
             id=int(job.id),
@@ -458,7 +462,7 @@ def pyslurm_jobs(jobs: Iterable[Any]) -> tuple[Job, ...]:
             nodes=names.expand(job.allocated_nodes or ""),
             node_count=int(job.num_nodes or 0),
             start_time=_moment(job.start_time),
-            end_time=_moment(job.end_time) if job.time_limit else None,
+            end_time=_moment(job.end_time) if 0 < (job.time_limit or 0) < NO_LIMIT else None,
             segment_size=job.segment_size or None,
             priority=job.priority,
             reason=None if job.state_reason in {None, "None"} else str(job.state_reason),

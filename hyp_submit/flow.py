@@ -20,7 +20,7 @@ from hyp_submit.errors import (
     UsageError,
     WillNotBeReady,
 )
-from hyp_submit.model import Cluster, Event, Framework, HyperPod, Plan, Request, Workload
+from hyp_submit.model import Cluster, Event, Framework, HyperPod, Open, Plan, Request, Workload
 from hyp_submit.workload import SIZES, with_size
 
 GateMode = Literal["auto", "hyperpod", "slurm", "off"]
@@ -49,6 +49,8 @@ class Ask:
     workload: Workload
     request: Request
     framework: Framework | None = None
+    comment: str | None = None
+    """The comment that the job would have without us."""
 
 
 def read_ask(
@@ -80,15 +82,31 @@ def read_ask(
     if gpus := batch.gpus_per_node(options):
         found = with_size(found, "gpus_per_node", *gpus)
     if "nodes" in options:
-        found = with_size(found, "nodes", batch.whole_number(options["nodes"]), options["nodes"].source)
+        found = _with_nodes(found, options["nodes"])
     if found.framework is None and any(getattr(found, size) is not None for size in SIZES):
         raise UsageError("sizes without a framework: --framework NAME says how its ranks are numbered")
+    request = _request(request or Request(), options)
+    for own in lines:
+        if own.name in {"segment", "switches"} and getattr(request, own.name) == batch.NONE:
+            raise UsageError(f"--{own.name} none: {own.source} says --{own.name}={own.value}, take that line out")
+    comment = options.get("comment")
     return Ask(
         line,
         found,
-        _request(request or Request(), options),
+        request,
         next((one for one in frameworks if one.name == found.framework), None),
+        comment.value if comment else None,
     )
+
+
+def _with_nodes(workload: Workload, option: batch.Option) -> Workload:
+    """The workload with its node count. A range is planned, and asked for, at its least: a segment needs one count."""
+    least, most = batch.node_range(option)
+    workload = with_size(workload, "nodes", least, option.source)
+    if least == most:
+        return workload
+    why = f"--nodes={option.value} ({option.source}) is a range, and a segment needs one count: {least} is taken"
+    return replace(workload, open=(*workload.open, Open("nodes", why, "--nodes N")))
 
 
 def _request(request: Request, options: Mapping[str, batch.Option]) -> Request:
@@ -212,10 +230,10 @@ class _Gate:
         try:
             answer = self.ports.hyperpod()
         except (NotAsked, NoEndpoint) as error:
-            if self.hold.mode == "hyperpod" and isinstance(error, NotAsked):
-                raise
-            if self.hold.mode == "hyperpod" or self.asks_hyperpod:
+            if self.asks_hyperpod:
                 raise Transient(str(error)) from error
+            if self.hold.mode == "hyperpod":
+                raise
             self.say(f"HyperPod is not asked, waiting on Slurm alone: {error}")
             return None
         self.asks_hyperpod = True
@@ -266,6 +284,7 @@ def wait_ready(ports: Ports, ask: Ask, hold: Hold, show: Show, say: Say) -> Plan
             if not door.looked or not hold.wait:
                 raise
             found = Look(None, None, None, trouble=str(error))
+            door.latch = replace(door.latch, waited=True, good=0)
         found = replace(found, waited=waited)
         if isinstance(found.decision, gate.Failed):
             raise WillNotBeReady(_with_reason(ports, found))
@@ -308,5 +327,5 @@ def _with_reason(ports: Ports, found: Look) -> str:
 
 def submit(ports: Ports, ask: Ask, plan: Plan, environment: Mapping[str, str], token: str) -> str:
     """Hand the job to Slurm, once; the job id. `token` goes into the job's comment, so that it can be found again."""
-    argv = batch.sbatch_argv(plan, ask.line, token)
+    argv = batch.sbatch_argv(plan, ask.line, token, ask.comment)
     return ports.sbatch(argv, batch.environment(environment, plan), token)

@@ -151,6 +151,9 @@ def _group_waits(seen: Observation, require: Require) -> list[str]:
     """
     if seen.groups is None:
         return []
+    if seen.cluster_status == "RollingBack":
+        # The mode before continuous provisioning: a group that cannot be filled takes the whole update back.
+        return ["the HyperPod cluster is RollingBack"]
     steady = [group for group in seen.groups if group.status in {"InService", "Degraded"}]
     if require == "enough":
         have = sum(group.current for group in steady)

@@ -1,8 +1,8 @@
 """A user's launch script -> Workload, each value with the line that it came from.
 
 The shell is read with a real grammar and never run. Only what is constant is known: literal words, and variables that
-are assigned a constant exactly once outside any condition. A size that is set twice differently, or through something
-that is not constant, is left open with the flag that settles it, never guessed.
+are assigned a constant exactly once outside any condition. A size that is set twice differently, under a condition, or
+through something that is not constant, is left open with the flag that settles it, never guessed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +19,33 @@ from hyp_submit.model import Framework, Open, Workload
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
 
-_CONDITIONAL = {"if_statement", "case_statement", "for_statement", "while_statement", "function_definition", "list"}
+_BRANCHES = frozenset({"if_statement", "case_statement", "list"})
+"""What may be passed over: `list` is `a && b`."""
+_SCOPES = _BRANCHES | {
+    "for_statement", "c_style_for_statement", "while_statement", "function_definition", "subshell", "pipeline",
+    "command_substitution", "process_substitution",
+}  # fmt: skip
+"""Where an assignment may not happen, happen more than once, or be lost again."""
+_SETTERS = frozenset({"read", "mapfile", "readarray", "printf", "getopts", "let", "unset", "eval"})
+"""Commands whose words may name variables that they set."""
+_SAYERS = frozenset({"echo", "printf"})
+"""Commands whose words are only shown."""
+_UNKNOWN = "\ufffc"
+"""Stands in a text for a part that is not constant."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
 _SIZE_FLAGS = {"tp": "--tp", "pp": "--pp", "cp": "--cp", "ep": "--ep", "etp": "--etp", "shard": "--shard"}
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a command or an array; `text` is None where it is not constant."""
+    """A word of a command, an array or a string of arguments."""
 
-    text: str | None
+    text: str
+    """Its value; `_UNKNOWN` stands for each part that is not constant."""
     raw: str
     line: int
+    sure: bool = True
+    """False under a condition: it may not be said at all."""
 
 
 def read(
@@ -40,8 +56,7 @@ def read(
     A script that says nothing about sizes gives a Workload of Nones.
     """
     root = _parser().parse(script.encode("utf-8", "replace")).root_node
-    variables = _variables(root, environment)
-    runs = [[_word(node, variables) for node in words] for words in _word_lists(root)]
+    runs = list(_runs(root, _variables(root, environment)))
     framework = _framework(runs, frameworks, wanted)
     if framework is None:
         return Workload(framework=wanted)
@@ -50,12 +65,12 @@ def read(
     questions: list[Open] = []
     for size, flags in framework.flags.items():
         found = list(_values(runs, flags))
-        values = {word.text for word in found}
-        if len(values) == 1 and (text := found[-1].text) is not None and re.fullmatch(r"\d{1,7}", text) and int(text):
-            sizes[size] = int(text)
-            sources[size] = f"{name}:{found[-1].line}"
-        elif found:
-            questions.append(Open(size, _why(found, name), _SIZE_FLAGS.get(size, f"--{size}")))
+        why = _doubt(found, name)
+        if found and why is None:
+            sizes[size] = int(found[0].text)
+            sources[size] = f"{name}:{found[0].line}"
+        elif why is not None:
+            questions.append(Open(size, why, _SIZE_FLAGS.get(size, f"--{size}")))
     inside = any(word.text in framework.pp_inside_flags for run in runs for word in run)
     fields: dict[str, Any] = {**sizes, "sources": sources}
     return Workload(framework=framework.name, pp_inside=inside, open=tuple(questions), **fields)
@@ -78,50 +93,81 @@ def _walk(node: Syntax) -> Iterator[Syntax]:
         waiting.extend(reversed(node.children))
 
 
-def _word_lists(root: Syntax) -> Iterator[list[Syntax]]:
-    """The words of every command and of every array literal."""
+def _runs(root: Syntax, variables: Mapping[str, str]) -> Iterator[list[Word]]:
+    """The words of every command and every array, and those of every string that holds arguments itself."""
     for node in _walk(root):
+        if _command(node) in _SAYERS:
+            continue
         if node.type in {"command", "array"}:
-            yield [child for child in node.named_children if child.type != "comment"]
+            yield [_word(child, variables) for child in node.named_children if child.type != "comment"]
+        elif node.type in {"string", "raw_string"} and _command(node.parent) not in _SAYERS:
+            word = _word(node, variables)
+            if re.search(r"\s-", f" {word.text}") and len(pieces := word.text.split()) > 1:
+                yield [replace(word, text=piece.strip("'\"")) for piece in pieces]
+
+
+def _command(node: Syntax | None) -> str | None:
+    """The name of the command that the node is, as it is written; None where it is none."""
+    if node is None or node.type != "command" or (name := node.child_by_field_name("name")) is None:
+        return None
+    return _text(name)
+
+
+def _word(node: Syntax, variables: Mapping[str, str]) -> Word:
+    return Word(_evaluate(node, variables), _text(node), node.start_point[0] + 1, not _inside(node, _BRANCHES))
 
 
 def _text(node: Syntax) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-def _variables(root: Syntax, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Variables with one constant value for the whole script.
-
-    The environment counts where the script does not assign the name, or only defaults it (`${TP:-4}`).
-    """
-    assigned: dict[str, list[tuple[bool, Syntax]]] = defaultdict(list)
-    for node in _walk(root):
-        if node.type == "variable_assignment":
-            left, right = node.child_by_field_name("name"), node.child_by_field_name("value")
-            if left is not None and right is not None:
-                assigned[_text(left)].append((_under_condition(node), right))
-    known = {name: text for name, text in environment.items() if name not in assigned}
-    for name, assignments in assigned.items():
-        (conditional, value), *more = assignments
-        if conditional or more or value.type == "array":
-            continue
-        text = _evaluate(value, {**known, **({name: environment[name]} if name in environment else {})})
-        if text is not None:
-            known[name] = text
-    return known
-
-
-def _under_condition(node: Syntax) -> bool:
+def _inside(node: Syntax, kinds: frozenset[str]) -> bool:
+    """Whether the node stands in one of these."""
     parent = node.parent
     while parent is not None:
-        if parent.type in _CONDITIONAL:
+        if parent.type in kinds:
             return True
         parent = parent.parent
     return False
 
 
-def _evaluate(node: Syntax, variables: Mapping[str, str]) -> str | None:
-    """The constant text of a word, or None."""
+def _variables(root: Syntax, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Variables with one constant value for the whole script.
+
+    The environment counts where the script does not assign the name, or only defaults it (`${TP:-4}`, `: ${TP:=4}`).
+    """
+    assigned: dict[str, list[Syntax | None]] = defaultdict(list)
+    for node in _walk(root):
+        for name, value in _assignments(node):
+            assigned[name].append(None if _inside(node, _SCOPES) else value)
+    known = {name: text for name, text in environment.items() if name not in assigned}
+    for name, (value, *more) in assigned.items():
+        if value is None or more:
+            continue
+        own = {name: environment[name]} if name in environment else {}
+        text = _evaluate(value, {**known, **own})
+        if _UNKNOWN not in text:
+            known[name] = text
+    return known
+
+
+def _assignments(node: Syntax) -> Iterator[tuple[str, Syntax | None]]:
+    """The names that a piece of syntax sets, each with its value, or None where that is not one word."""
+    if node.type == "variable_assignment":
+        left, right = node.child_by_field_name("name"), node.child_by_field_name("value")
+        plain = right is not None and right.type != "array" and not any(child.type == "+=" for child in node.children)
+        if left is not None:
+            yield _text(left), right if plain else None
+    elif node.type == "for_statement" and (variable := node.child_by_field_name("variable")) is not None:
+        yield _text(variable), None
+    elif node.type == "unset_command" or _command(node) in _SETTERS:
+        yield from ((name, None) for name in _NAME.findall(_text(node)))
+    elif node.type == "expansion" and (match := re.match(r"\$\{(\w+):?=", _text(node))):
+        yield match[1], node
+
+
+def _evaluate(node: Syntax, variables: Mapping[str, str]) -> str:
+    """The text of a word, with `_UNKNOWN` for what is not constant."""
     text = _text(node)
     match node.type:
         case "word" | "number":
@@ -129,16 +175,16 @@ def _evaluate(node: Syntax, variables: Mapping[str, str]) -> str | None:
         case "raw_string":
             return text[1:-1]
         case "simple_expansion":
-            return variables.get(text[1:])
+            return variables.get(text[1:], _UNKNOWN)
         case "expansion":
             return _expansion(text, variables)
         case "command_name" | "string" | "concatenation":
             return _joined(node, variables)
         case _:
-            return None
+            return _UNKNOWN
 
 
-def _joined(node: Syntax, variables: Mapping[str, str]) -> str | None:
+def _joined(node: Syntax, variables: Mapping[str, str]) -> str:
     """The text of a string or a word of several parts; what stands between the parts is literal."""
     source, start = node.text or b"", node.start_byte
     quotes = 1 if node.type == "string" else 0
@@ -146,32 +192,25 @@ def _joined(node: Syntax, variables: Mapping[str, str]) -> str | None:
     reached = quotes
     for child in node.named_children:
         part = _text(child) if child.type == "string_content" else _evaluate(child, variables)
-        if part is None:
-            return None
         pieces += [source[reached : child.start_byte - start].decode("utf-8", "replace"), part]
         reached = child.end_byte - start
     pieces.append(source[reached : len(source) - quotes].decode("utf-8", "replace"))
     return "".join(pieces)
 
 
-def _expansion(text: str, variables: Mapping[str, str]) -> str | None:
-    """`${NAME}` and `${NAME:-default}`; None for any other form."""
-    match = re.fullmatch(r"\$\{(\w+)(?::?-([\w.,/-]*))?\}", text)
+def _expansion(text: str, variables: Mapping[str, str]) -> str:
+    """`${NAME}`, `${NAME:-default}` and `${NAME:=default}`; unknown in any other form."""
+    match = re.fullmatch(r"\$\{(\w+)(?::?[-=]([\w.,/-]*))?\}", text)
     if match is None:
-        return None
-    value = variables.get(match[1])
-    return value or match[2]
-
-
-def _word(node: Syntax, variables: Mapping[str, str]) -> Word:
-    return Word(_evaluate(node, variables), _text(node), node.start_point[0] + 1)
+        return _UNKNOWN
+    return variables.get(match[1]) or match[2] or _UNKNOWN
 
 
 def _framework(runs: Sequence[Sequence[Word]], frameworks: Sequence[Framework], wanted: str | None) -> Framework | None:
     """The framework named by the user, else the one whose flags the script uses, else one of whose words it speaks."""
     if wanted is not None:
         return next((framework for framework in frameworks if framework.name == wanted), None)
-    texts = {(word.text or word.raw).partition("=")[0] for run in runs for word in run}
+    texts = {word.text.partition("=")[0] for run in runs for word in run}
     scores = [
         (sum(flag in texts for flags in framework.flags.values() for flag in flags), framework)
         for framework in frameworks
@@ -186,24 +225,25 @@ def _framework(runs: Sequence[Sequence[Word]], frameworks: Sequence[Framework], 
 
 
 def _values(runs: Sequence[Sequence[Word]], flags: Sequence[str]) -> Iterator[Word]:
-    """The value of each use of a flag, as `--flag value` or `--flag=value`, in the order of the text."""
+    """The value of each use of a flag, as `--flag value` or `--flag=value`; an empty one where there is none."""
     for run in runs:
         for place, word in enumerate(run):
-            raw = word.text if word.text is not None else word.raw
-            flag, equals, value = raw.partition("=")
+            flag, equals, value = word.text.partition("=")
             if flag not in flags:
                 continue
-            if equals:
-                yield Word(value if word.text is not None else None, value, word.line)
-            elif place + 1 < len(run):
-                yield run[place + 1]
+            if not equals and place + 1 < len(run):
+                yield replace(run[place + 1], sure=word.sure)
+            else:
+                yield replace(word, text=value)
 
 
-def _why(found: Sequence[Word], name: str) -> str:
-    """Why the uses of a flag settle no value."""
-    unknown = [word for word in found if word.text is None or not word.text.isdecimal()]
-    if unknown:
-        word = unknown[0]
-        return f"{name}:{word.line} gives {word.text or word.raw!s}, which is not a constant number"
-    lines = ", ".join(f"{word.text} (line {word.line})" for word in found)
-    return f"{name} gives several values: {lines}"
+def _doubt(found: Sequence[Word], name: str) -> str | None:
+    """Why the uses of a flag settle no value; None where they do, or where there are none."""
+    for word in found:
+        if not re.fullmatch(r"[1-9][0-9]{0,6}", word.text):
+            return f"{name}:{word.line} gives {word.raw or 'nothing'}, which is not a constant number"
+    if len({word.text for word in found}) > 1:
+        return f"{name} gives several values: {', '.join(f'{word.text} (line {word.line})' for word in found)}"
+    if found and not any(word.sure for word in found):
+        return f"{name}:{found[0].line} gives {found[0].text} under a condition only"
+    return None

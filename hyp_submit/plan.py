@@ -8,21 +8,19 @@ nodes free; a job of 14 nodes in the third block ends in 70 minutes.
 3. Earliest starts: 6 now, 12 and 18 in 70 minutes (then us-3 is whole).
 4. The largest that starts within the patience (30 minutes) of the soonest: 6. With `--patience 2h`: 18.
 
-`place` says where Slurm would put a candidate; freeing a node never makes a job not fit, so that the earliest start is
-found by bisection over the moments at which nodes come free.
+`place` says where Slurm would put a candidate, `fit` whether and when.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from itertools import islice
 from math import ceil
 
 from hyp_submit import workload as sizes
 from hyp_submit.errors import UsageError
+from hyp_submit.fit import Room, fit
 from hyp_submit.model import (
     Candidate,
     Census,
@@ -30,12 +28,10 @@ from hyp_submit.model import (
     Fit,
     Framework,
     Group,
-    Node,
     Note,
     Partition,
     Plan,
     Request,
-    Seat,
     Topology,
     Workload,
 )
@@ -50,9 +46,9 @@ def plan(cluster: Cluster, workload: Workload, request: Request, framework: Fram
     divide it, sizes that do not divide the world). A job that merely cannot fit is a Plan whose `fit` says so.
     """
     partition = _partition(cluster, request)
-    room = _Room(cluster, partition)
     nodes = _node_count(workload, request)
-    gpus = workload.gpus_per_node if workload.gpus_per_node is not None else room.gpus_per_node()
+    room = Room(cluster, partition, workload.gpus_per_node)
+    gpus = room.gpus
     workload = sizes.complete(replace(workload, nodes=nodes, gpus_per_node=gpus), framework)
     problems = sizes.check(workload, framework)
     if problems:
@@ -60,6 +56,10 @@ def plan(cluster: Cluster, workload: Workload, request: Request, framework: Fram
     groups = sizes.groups(workload, framework)
     job = _Job(nodes, gpus, groups, sizes.expert_groups(framework, groups), workload)
     notes: list[Note] = []
+    if partition.state != "UP":
+        notes.append(
+            Note("partition-not-up", f"partition {partition.name} is {partition.state}: Slurm starts no job there")
+        )
     if room.loose:
         notes.append(
             Note(
@@ -89,136 +89,16 @@ class _Job:
         return max((group.gpus for group in self.groups), default=None)
 
 
-class _Room:
-    """The nodes of one partition by the places (blocks, leaves, or the partition itself) that they are in."""
-
-    def __init__(self, cluster: Cluster, partition: Partition) -> None:
-        self.cluster = cluster
-        self.partition = partition
-        self.topology: Topology = cluster.topology_of(partition)
-        known = cluster.node
-        mine = {name for name in partition.nodes if name in known}
-        places = {
-            "block": [(block.name, block.nodes) for block in self.topology.blocks],
-            "tree": [(switch.name, switch.nodes) for switch in self.topology.switches if switch.nodes],
-            "flat": [(partition.name, partition.nodes)],
-        }[self.topology.kind]
-        self.names = [name for name, _ in places]
-        self.members: list[list[Node]] = [
-            sorted((known[name] for name in names if name in mine), key=lambda node: cluster.position[node.name])
-            for _, names in places
-        ]
-        placed = {node.name for nodes in self.members for node in nodes}
-        self.loose = sorted(mine - placed, key=lambda name: cluster.position[name])
-        self.place_of = {node.name: self.names[i] for i, nodes in enumerate(self.members) for node in nodes}
-        self.missing = max(0, sum(group.target for group in cluster.groups_of(partition.name)) - len(mine))
-        self.release = _release_times(cluster)
-
-    def gpus_per_node(self) -> int:
-        """GPUs of the partition's nodes; 0 where it has none. Raises UsageError where they differ."""
-        counts = {node.gpus for nodes in self.members for node in nodes}
-        if len(counts) > 1:
-            raise UsageError(
-                f"partition {self.partition.name} mixes nodes of {', '.join(map(str, sorted(counts)))} GPUs: "
-                "name a partition of one kind (--partition), or say which with --gpus-per-node"
-            )
-        return counts.pop() if counts else 0
-
-    def base_size(self) -> int:
-        """The base block size; where topology.yaml gives none, the largest block."""
-        if self.topology.block_sizes:
-            return self.topology.block_sizes[0]
-        return max((len(nodes) for nodes in self.members), default=1) or 1
-
-    def counts(self, good: Callable[[Node], bool]) -> list[int]:
-        """How many nodes of each place are good."""
-        return [sum(map(good, nodes)) for nodes in self.members]
-
-    def moments(self) -> list[datetime]:
-        """When healthy nodes of the partition come free, soonest first; without those whose end is not known."""
-        ends = {
-            self.release.get(node.name) for nodes in self.members for node in nodes if node.healthy and not node.free
-        }
-        return sorted(end for end in ends if end is not None)
-
-    def free_at(self, moment: datetime) -> Callable[[Node], bool]:
-        """Whether a node is free once the jobs that end by then have ended."""
-
-        def good(node: Node) -> bool:
-            end = self.release.get(node.name)
-            return node.free or (node.healthy and end is not None and end <= moment)
-
-        return good
-
-    def seats(self, placed: Sequence[Taken], good: Callable[[Node], bool]) -> tuple[Seat, ...]:
-        """The nodes of a placement: in each place the first good ones of the node table, as Slurm takes them."""
-        pools = [iter([node.name for node in nodes if good(node)]) for nodes in self.members]
-        kind = self.topology.kind
-        found = []
-        for segment, taken in enumerate(placed):
-            for place, count in sorted(taken.items()):
-                names = tuple(islice(pools[place], count))
-                block = self.names[place] if kind == "block" else None
-                switch = self.names[place] if kind == "tree" else None
-                found.append(Seat(segment, block, switch, names))
-        return tuple(found)
-
-
-def _release_times(cluster: Cluster) -> Mapping[str, datetime | None]:
-    """When the last job of each busy node ends; None where one of them has no known end."""
-    ends: dict[str, datetime | None] = {}
-    for job in cluster.jobs:
-        for name in job.nodes if job.holds_nodes else ():
-            if name not in ends:
-                ends[name] = job.end_time
-            elif (known := ends[name]) is not None:
-                ends[name] = None if job.end_time is None else max(known, job.end_time)
-    return ends
-
-
-_Placer = Callable[[Sequence[int]], "list[Taken] | None"]
-
-
-def _fit(room: _Room, placer: _Placer, possible: bool) -> Fit:
-    """Where and when a placement succeeds; `placer` is asked with the good nodes of each place."""
-
-    def attempt(good: Callable[[Node], bool]) -> list[Taken] | None:
-        return placer(room.counts(good))
-
-    now = room.cluster.taken_at
-    free: Callable[[Node], bool] = lambda node: node.free  # noqa: E731
-    healthy: Callable[[Node], bool] = lambda node: node.healthy  # noqa: E731
-    placed = attempt(free)
-    if placed is not None:
-        return Fit(now=True, ever=True, possible=True, earliest=now, seats=room.seats(placed, free))
-    on_healthy = attempt(healthy)
-    if on_healthy is None:
-        return Fit(now=False, ever=False, possible=possible, earliest=None)
-    moments = room.moments()
-    if not moments or attempt(room.free_at(moments[-1])) is None:
-        return Fit(now=False, ever=True, possible=True, earliest=None, seats=room.seats(on_healthy, healthy))
-    low, high = 0, len(moments) - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if attempt(room.free_at(moments[middle])) is not None else (middle + 1, high)
-    good = room.free_at(moments[high])
-    placed = attempt(good) or []
-    return Fit(now=False, ever=True, possible=True, earliest=max(moments[high], now), seats=room.seats(placed, good))
-
-
 # --- block topology ------------------------------------------------------------------------------------------------
 
 
-def _plan_block(room: _Room, job: _Job, request: Request, notes: list[Note]) -> Plan:
+def _plan_block(room: Room, job: _Job, request: Request, notes: list[Note]) -> Plan:
     base = room.base_size()
-    everything = room.counts(lambda _: True)
-    largest = base if room.missing else min(base, max(everything, default=0))
-    legal_unit, split_note = _legal_unit(job, largest)
-    notes += [split_note] if split_note else []
-    considered = [
-        _block_candidate(room, job, segment, request, base, _illegal(job, segment, legal_unit, largest))
-        for segment in _segments(job, request, largest)
-    ]
+    largest = base if room.missing else min(base, max(room.counts(lambda _: True), default=0))
+    segments = _segments(job, request, largest)
+    rule, note = _rule(job, segments, largest)
+    notes += [note] if note else []
+    considered = [_block_candidate(room, job, segment, request, rule(segment)) for segment in segments]
     chosen = _choose(considered, request)
     notes += _block_notes(room, job, chosen, base, request)
     options = [] if chosen.segment is None else [f"--segment={chosen.segment}"]
@@ -236,21 +116,48 @@ def _plan_block(room: _Room, job: _Job, request: Request, notes: list[Note]) -> 
     )
 
 
-def _legal_unit(job: _Job, largest: int) -> tuple[int, Note | None]:
-    """The unit that segments must be a multiple of, and what is given up where no segment can keep all groups whole."""
+_Rule = Callable[[int | None], str | None]
+"""Says why a segment size is not legal, or None where it is."""
+
+
+def _rule(job: _Job, segments: Sequence[int | None], largest: int) -> tuple[_Rule, Note | None]:
+    """Which segments keep whole what can be kept whole, and what is given up where not everything can be.
+
+    One block that holds the whole job always does. Else the groups decide, or if they need more than a block the expert
+    groups; and where not even those fit, the sizes that cut each group into the fewest pieces.
+    """
     if job.unit <= largest or job.nodes <= largest:
-        return job.unit, None
-    expert = sizes.unit(job.expert, job.gpus)
-    kept = job.expert if job.expert and expert <= largest else ()
-    lost = ", ".join(
-        f"{group.name} ({group.gpus} GPUs)" for group in job.groups if group not in kept and group.gpus > job.gpus
-    )
-    whole = f"; {job.expert[0].name} is kept whole" if kept else ""
+        return lambda segment: _splits(job, job.groups, segment, largest), None
+    kept = job.expert if sizes.unit(job.expert, job.gpus) <= largest else ()
+    wide = [group for group in job.groups if group not in kept and group.gpus > job.gpus]
+    lost = ", ".join(f"{group.name} ({group.gpus} GPUs)" for group in wide)
     note = Note(
         "groups-span-blocks",
-        f"{lost} cannot stay in one block: a segment would need {job.unit} nodes and a block gives {largest}{whole}",
+        f"{lost} cannot stay in one block: a segment would need {job.unit} nodes and a block gives {largest}"
+        + (f"; {kept[0].name} is kept whole" if kept else ""),
     )
-    return (expert if kept else 1), note
+    if kept:
+        return lambda segment: _splits(job, kept, segment, largest), note
+    fewest = min(_pieces(job.unit, segment) for segment in segments)
+
+    def rule(segment: int | None) -> str | None:
+        pieces = _pieces(job.unit, segment)
+        return None if pieces == fewest else f"cuts each group into {pieces} pieces where {fewest} would do"
+
+    return rule, note
+
+
+def _pieces(unit: int, segment: int | None) -> int:
+    """Segments that a run of `unit` nodes touches; a segment that does not divide it cuts one more somewhere."""
+    return 1 if segment is None else -(-unit // segment) + (unit % segment > 0)
+
+
+def _splits(job: _Job, groups: Sequence[Group], segment: int | None, largest: int) -> str | None:
+    """Which of the groups a segment would cut, in words; None where none."""
+    if segment is None or segment == job.nodes <= largest:
+        return None
+    cut = [group for group in groups if (segment * job.gpus) % group.gpus]
+    return "splits " + " and ".join(f"{group.name} ({group.gpus} GPUs)" for group in cut) if cut else None
 
 
 def _segments(job: _Job, request: Request, largest: int) -> list[int | None]:
@@ -269,19 +176,8 @@ def _segments(job: _Job, request: Request, largest: int) -> list[int | None]:
     return [*reversed(fitting[1:]), *([None] if fitting == [1] and job.nodes > 1 else []), 1]
 
 
-def _illegal(job: _Job, segment: int | None, legal_unit: int, largest: int) -> str | None:
-    """Why a segment size would split groups, or None where it keeps what can be kept."""
-    if segment is None or segment == job.nodes <= largest:
-        return None
-    if segment % legal_unit:
-        cut = [group for group in job.groups if (segment * job.gpus) % group.gpus]
-        return "splits " + " and ".join(f"{group.name} ({group.gpus} GPUs)" for group in cut)
-    return None
-
-
-def _block_candidate(
-    room: _Room, job: _Job, segment: int | None, request: Request, base: int, illegal: str | None
-) -> Candidate:
+def _block_candidate(room: Room, job: _Job, segment: int | None, request: Request, illegal: str | None) -> Candidate:
+    base = room.base_size()
     pieces = [job.nodes] if segment is None else [segment] * (job.nodes // segment)
     sizes_ = room.topology.block_sizes or (base,)
 
@@ -290,7 +186,7 @@ def _block_candidate(
 
     whole = room.counts(lambda _: True)
     completed = _completed(whole, base, pieces[0], room.missing)
-    fit = _fit(room, placer, placer(completed) is not None)
+    found = fit(room, placer, possible=placer(completed) is not None)
     per_piece = segment or job.nodes
     return Candidate(
         segment=segment,
@@ -298,11 +194,11 @@ def _block_candidate(
         free=whole_segments(room.counts(lambda node: node.free), per_piece, base),
         healthy=whole_segments(room.counts(lambda node: node.healthy), per_piece, base),
         total=whole_segments(whole, per_piece, base),
-        spare=_spare(room, fit),
+        spare=_spare(room, found),
         legal=illegal is None,
         why=illegal,
-        fit=fit,
-        split=_split(room, job, fit),
+        fit=found,
+        split=_split(room, job, found),
     )
 
 
@@ -336,7 +232,7 @@ def _completed(counts: Sequence[int], base: int, piece: int, missing: int) -> li
     return filled
 
 
-def _spare(room: _Room, fit: Fit) -> int:
+def _spare(room: Room, fit: Fit) -> int:
     """Healthy nodes that are left in the tightest block that the placement takes from; 0 where it has no placement."""
     used: dict[str, int] = defaultdict(int)
     for seat in fit.seats:
@@ -345,12 +241,12 @@ def _spare(room: _Room, fit: Fit) -> int:
     return min((healthy[place] - count for place, count in used.items()), default=0)
 
 
-def _rank_order(room: _Room, fit: Fit) -> list[str]:
+def _rank_order(room: Room, fit: Fit) -> list[str]:
     """The placement's nodes as Slurm would number them."""
     return sorted((name for seat in fit.seats for name in seat.nodes), key=lambda name: room.cluster.position[name])
 
 
-def _split(room: _Room, job: _Job, fit: Fit) -> int:
+def _split(room: Room, job: _Job, fit: Fit) -> int:
     return count_split(_rank_order(room, fit), room.place_of, job.gpus, job.inner or 0)
 
 
@@ -371,6 +267,11 @@ def _choose(considered: Sequence[Candidate], request: Request) -> Candidate:
     raise AssertionError("a job always has a candidate")
 
 
+def _rank(candidate: Candidate) -> float:
+    """Order of segment sizes; none stands just above 1: Slurm then takes the least number of blocks."""
+    return 1.5 if candidate.segment is None else candidate.segment
+
+
 def _explain(candidate: Candidate, chosen: Candidate) -> Candidate:
     """The candidate with the reason why it lost to the chosen one."""
     if candidate is chosen or candidate.why is not None:
@@ -380,7 +281,7 @@ def _explain(candidate: Candidate, chosen: Candidate) -> Candidate:
         why = "never: too few whole segments even with every node healthy"
     elif not fit.ever:
         why = "not on the nodes that are healthy now"
-    elif (candidate.segment or 0) < (chosen.segment or 0):
+    elif _rank(candidate) < _rank(chosen) and fit.earliest is not None:
         why = "smaller"
     elif fit.earliest is None:
         why = "waits for a job without a known end"
@@ -389,7 +290,7 @@ def _explain(candidate: Candidate, chosen: Candidate) -> Candidate:
     return replace(candidate, why=why)
 
 
-def _block_notes(room: _Room, job: _Job, chosen: Candidate, base: int, request: Request) -> Iterable[Note]:
+def _block_notes(room: Room, job: _Job, chosen: Candidate, base: int, request: Request) -> Iterable[Note]:
     if chosen.why is not None:
         yield Note("segment-splits-groups", f"--segment={chosen.segment} {chosen.why}")
     if chosen.segment is not None and chosen.segment > base:
@@ -417,7 +318,7 @@ def _block_notes(room: _Room, job: _Job, chosen: Candidate, base: int, request: 
 # --- tree and flat -------------------------------------------------------------------------------------------------
 
 
-def _plan_tree(room: _Room, job: _Job, request: Request, notes: list[Note]) -> Plan:
+def _plan_tree(room: Room, job: _Job, request: Request, notes: list[Note]) -> Plan:
     spines = _spines(room.topology, room.names)
 
     def candidate(most: int | None) -> Candidate:
@@ -425,20 +326,21 @@ def _plan_tree(room: _Room, job: _Job, request: Request, notes: list[Note]) -> P
             taken = place_tree(counts, job.nodes, spines, most_leaves=most)
             return None if taken is None else [taken]
 
-        whole = room.counts(lambda _: True)
-        whole = [*whole, room.missing] if room.missing else whole
-        fit = _fit(room, placer, placer(whole) is not None)
+        # What is still to come stands under switches not known yet: at best all under one, beside the others.
+        whole = [*room.counts(lambda _: True), room.missing]
+        complete = place_tree(whole, job.nodes, [*spines, list(range(len(whole)))], most_leaves=most)
+        found = fit(room, placer, possible=complete is not None)
         return Candidate(
             segment=None,
             needed=1,
             free=whole_segments(room.counts(lambda node: node.free), job.nodes, job.nodes),
             healthy=whole_segments(room.counts(lambda node: node.healthy), job.nodes, job.nodes),
             total=whole_segments(whole, job.nodes, job.nodes),
-            spare=_spare(room, fit),
+            spare=_spare(room, found),
             legal=True,
             why=None,
-            fit=fit,
-            split=_split(room, job, fit),
+            fit=found,
+            split=_split(room, job, found),
         )
 
     if request.switches == "none":
@@ -471,7 +373,7 @@ def _plan_tree(room: _Room, job: _Job, request: Request, notes: list[Note]) -> P
     )
 
 
-def _fewest_leaves(room: _Room, nodes: int) -> int | None:
+def _fewest_leaves(room: Room, nodes: int) -> int | None:
     """The fewest leaf switches whose nodes, all healthy ones or else all, hold the job; None where none do."""
     for good in (lambda node: node.healthy, lambda _: True):
         left = nodes
@@ -497,22 +399,22 @@ def _spines(topology: Topology, leaves: Sequence[str]) -> list[list[int]]:
     return [under(switch.name, frozenset()) for switch in topology.switches if switch.children]
 
 
-def _plan_flat(room: _Room, job: _Job, request: Request, notes: list[Note]) -> Plan:
+def _plan_flat(room: Room, job: _Job, request: Request, notes: list[Note]) -> Plan:
     def placer(counts: Sequence[int]) -> list[Taken] | None:
         return [{0: job.nodes}] if counts[0] >= job.nodes else None
 
     everything = room.counts(lambda _: True)[0] + room.missing
-    fit = _fit(room, placer, everything >= job.nodes)
+    found = fit(room, placer, possible=everything >= job.nodes)
     chosen = Candidate(
         segment=None,
         needed=1,
         free=room.counts(lambda node: node.free)[0] // job.nodes,
         healthy=room.counts(lambda node: node.healthy)[0] // job.nodes,
         total=everything // job.nodes,
-        spare=_spare(room, fit),
+        spare=_spare(room, found),
         legal=True,
         why=None,
-        fit=fit,
+        fit=found,
         split=0,
     )
     if job.nodes > 1 and job.gpus:
@@ -564,7 +466,7 @@ def _group_count(job: _Job) -> int:
 
 
 def _finish(
-    room: _Room,
+    room: Room,
     job: _Job,
     chosen: Candidate,
     candidates: tuple[Candidate, ...],
@@ -606,7 +508,7 @@ def _finish(
     )
 
 
-def _shortfall(room: _Room, job: _Job, chosen: Candidate) -> str:
+def _shortfall(room: Room, job: _Job, chosen: Candidate) -> str:
     """Why the job can never fit, in one line."""
     whole = sum(room.counts(lambda _: True)) + room.missing
     if job.nodes > whole:

@@ -6,18 +6,21 @@ pyslurm has no topologies at the Python level; libslurm, which it has loaded, ha
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
+import pickle
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hyp_submit import decode
-from hyp_submit.errors import OutcomeUnknown, Refused, Transient, Unreadable
+from hyp_submit.errors import HypSubmitError, OutcomeUnknown, Refused, Transient, Unreadable
 from hyp_submit.model import Cluster, Topology
 
 ELSEWHERE = "use --snapshot FILE or --demo here, or run it on a node of the cluster"
@@ -30,6 +33,8 @@ CONFIGURATIONS = (
 """Where libslurm, Debian, HyperPod and configless clients keep slurm.conf."""
 SBATCH_TIMEOUT = 120.0
 """Seconds. Longer than the retries of Slurm's own clients (MessageTimeout, 10 s by default, a few times over)."""
+APART_TIMEOUT = 120.0
+"""Seconds that a read in a process of its own may take, all retries of Slurm's included."""
 QUERY_TIMEOUT = 30.0
 """Seconds that scontrol and squeue may take."""
 
@@ -57,6 +62,40 @@ def read(now: Callable[[], datetime]) -> Cluster:
         topologies=_topologies(),
         jobs=decode.pyslurm_jobs(jobs.values()),
     )
+
+
+def read_apart() -> Cluster:
+    """The live cluster, read by a process of its own, so that a screen can go on meanwhile. Raises as `read` does.
+
+    pyslurm holds Python's lock until slurmctld has answered: no thread paints or takes a key then. And libslurm writes
+    its complaints to stderr, over whatever is on the screen.
+    """
+    argv = [sys.executable, "-P", "-c", "from hyp_submit.slurm import tell; tell()"]
+    pipe, null = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(argv, stdin=null, stdout=pipe, stderr=pipe, start_new_session=True) as child:
+        atexit.register(child.kill)
+        try:
+            told, said = child.communicate(timeout=APART_TIMEOUT)
+        except subprocess.TimeoutExpired as error:
+            child.kill()
+            raise Transient(f"Slurm gave no answer in {APART_TIMEOUT:.0f} s") from error
+        finally:
+            atexit.unregister(child.kill)
+    if child.returncode != 0:
+        raise Transient(f"reading Slurm ended with {child.returncode}: {_one_line(said)}")
+    outcome: Cluster | Exception = pickle.loads(told)  # noqa: S301  from ourselves
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def tell() -> None:
+    """The other end of `read_apart`: write the cluster, or why it cannot be read, to stdout."""
+    try:
+        outcome: Cluster | HypSubmitError = read(lambda: datetime.now(UTC))
+    except HypSubmitError as error:
+        outcome = error
+    pickle.dump(outcome, sys.stdout.buffer)
 
 
 def _pyslurm() -> Any:

@@ -9,7 +9,7 @@ from hyp_submit.model import Workload
 hyperpod_names = st.builds("ip-10-{}-{}-{}".format, st.integers(0, 3), st.integers(0, 30), st.integers(0, 255))
 """Names as HyperPod gives them."""
 
-numbered_names = st.from_regex(r"[a-z]{1,2}-?[0-9]{1,3}(-?[0-9]{1,3}|[a-z]){0,2}", fullmatch=True)
+site_names = st.from_regex(r"[a-z]{1,2}-?[0-9]{1,3}(-?[0-9]{1,3}|[a-z]){0,2}", fullmatch=True)
 """Names of other sites: padded numbers, numbers in the middle."""
 
 rows = st.lists(st.text(".~x!#1259", min_size=1, max_size=6), min_size=1, max_size=5)

@@ -17,7 +17,7 @@ import pytest
 from textual.events import Key
 from textual.pilot import Pilot
 
-from hyp_submit import cli, files, tui
+from hyp_submit import files, slurm, tui
 from hyp_submit.decode import BASES
 from hyp_submit.errors import HypSubmitError, Transient, Unreadable, UsageError
 from hyp_submit.model import Block, Cluster, Job, Node, Partition, Switch, Topology
@@ -425,6 +425,7 @@ def test_it_reads_again_by_itself_and_not_while_a_read_goes_on() -> None:
     reader = Script()
 
     async def look(app: HypSubmitApp, pilot: Pilot[Any]) -> None:
+        await until(pilot, lambda: reader.reads == 1)
         await pilot.press("r", "r", "r")
         assert reader.reads == 1
         reader.answer(files.demo())
@@ -571,7 +572,7 @@ app.run(headless=True)
 def test_a_live_cluster_is_read_apart_and_its_errors_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_CONF", "/nonexistent/slurm.conf")
     with pytest.raises(Unreadable, match=r"SLURM_CONF names /nonexistent/slurm\.conf, which is no file"):
-        cli._read_apart()
+        slurm.read_apart()
 
 
 # --- what it is made of --------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from factories import block_cluster
+from factories import block_cluster, tree_cluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +14,7 @@ from hyp_submit.batch import (
     effective,
     environment,
     gpus_per_node,
+    node_range,
     sbatch_argv,
     split,
     whole_number,
@@ -170,23 +171,19 @@ def test_a_broken_directive_is_named_with_its_line(script: str, message: str) ->
     assert str(caught.value) == message
 
 
-@pytest.mark.xfail(strict=True, reason="a word without a dash is read as letters of short options")
 @pytest.mark.parametrize("script", ["#SBATCH foo --nodes=2", "#SBATCH --nodes=2 script"])
 def test_a_word_that_is_no_option_is_none(script: str) -> None:
     assert said(script) == [("nodes", "2", "s:1")]
 
 
-@pytest.mark.xfail(strict=True, reason="what follows `--` is read as options")
 def test_directives_end_at_two_dashes() -> None:
     assert said("#SBATCH -N3 -- -N4") == [("nodes", "3", "s:1")]
 
 
-@pytest.mark.xfail(strict=True, raises=UsageError, reason="sbatch drops a backslash at the end; ours calls it a quote")
 def test_a_backslash_at_the_end_of_a_directive_is_dropped() -> None:
     assert said("#SBATCH -N 2 \\\n#SBATCH -p gb200") == [("nodes", "2", "s:1"), ("partition", "gb200", "s:2")]
 
 
-@pytest.mark.xfail(strict=True, reason="splitlines() also splits at form feeds and the like, sbatch does not")
 @pytest.mark.parametrize("script", ["# a\x0cb\n#SBATCH -N3", "# a\u2028b\n#SBATCH -N3"])
 def test_only_a_newline_ends_a_line(script: str) -> None:
     assert said(script) == [("nodes", "3", "s:2")]
@@ -236,12 +233,15 @@ def test_what_is_no_whole_number_is_a_usage_error(text: str | None) -> None:
     assert str(caught.value) == f"--segment={text or ''} (command line) is not a whole number"
 
 
-def test_a_range_of_nodes_is_refused_with_its_reason() -> None:
-    with pytest.raises(UsageError) as caught:
-        whole_number(option("nodes", "2-4"))
-    assert str(caught.value) == (
-        "--nodes=2-4 (command line) is not a whole number: a plan needs one node count, not a range"
-    )
+@pytest.mark.parametrize(("text", "found"), [("4", (4, 4)), ("2-4", (2, 4)), ("4-2", (4, 2)), (" 2 - 4 ", (2, 4))])
+def test_node_range(text: str, found: tuple[int, int]) -> None:
+    assert node_range(option("nodes", text)) == found
+
+
+@pytest.mark.parametrize("text", ["-4", "2-", "-", "2-4-6", "2-x", "2:4", "1k"])
+def test_what_is_no_range_of_nodes_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError):
+        node_range(option("nodes", text))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,6 @@ def test_gpus_per_node(words: str, gpus: int | None) -> None:
     assert found == (None if gpus is None else (gpus, "command line"))
 
 
-@pytest.mark.xfail(strict=True, reason="--gres=gpu is one GPU for Slurm")
 def test_a_gres_without_a_count_is_one() -> None:
     assert gpus_per_node({"gres": option("gres", "gpu")}) == (1, "command line")
 
@@ -286,12 +285,9 @@ def made(segment: int | None = None) -> Plan:
         (["--seg=2", "x"], ["--seg=2", "--partition=part", "--nodes=4", "--comment=T", "x"]),
         (
             ["--comment=mine", "-Jrun", "x"],
-            ["-Jrun", "--partition=part", "--nodes=4", "--segment=2", "--comment=mine T", "x"],
+            ["-Jrun", "--partition=part", "--nodes=4", "--segment=2", "--comment=T", "x"],
         ),
-        (
-            ["--comment", "old", "--comment", "new", "x"],
-            ["--partition=part", "--nodes=4", "--segment=2", "--comment=new T", "x"],
-        ),
+        (["-N4-8", "x"], ["-N4-8", "--partition=part", "--nodes=4", "--segment=2", "--comment=T", "x"]),
         (["--wrap=hostname"], ["--wrap=hostname", "--partition=part", "--nodes=4", "--segment=2", "--comment=T"]),
         (
             ["-Hp", "part", "x", "a b", "$c"],
@@ -303,9 +299,22 @@ def test_the_call(argv: list[str], call: list[str]) -> None:
     assert sbatch_argv(made(2), split(argv, OURS), "T") == ["sbatch", "--parsable", *call]
 
 
-@pytest.mark.xfail(strict=True, reason="the `--` before it is lost, so sbatch takes it for options")
 def test_a_script_whose_name_begins_with_a_dash_stays_the_script() -> None:
     assert sbatch_argv(made(2), split(["--", "-x.sh", "a"], OURS), "T")[-3:] == ["--", "-x.sh", "a"]
+
+
+def test_the_token_stands_after_the_comment_that_the_job_would_have_had() -> None:
+    line = split(["--comment=mine", "x"], OURS)
+    assert sbatch_argv(made(2), line, "T", "mine")[-2:] == ["--comment=mine T", "x"]
+    assert sbatch_argv(made(2), line, None, "mine")[-2:] == ["--comment=mine", "x"]
+
+
+@pytest.mark.parametrize("switches", ["2", "2@02:00:00"])
+def test_the_users_own_switches_keep_their_wait(switches: str) -> None:
+    tree = plan(tree_cluster(["....", "...."]), Workload(), Request(nodes=4, switches=2))
+    assert sbatch_argv(tree, split([f"--switches={switches}", "x"], OURS), None) == [
+        *("sbatch", "--parsable", f"--switches={switches}", "--partition=part", "--nodes=4", "x")
+    ]
 
 
 def test_without_a_token_the_comment_is_the_users() -> None:

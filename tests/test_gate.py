@@ -248,6 +248,5 @@ def test_a_vanished_group_is_named() -> None:
     assert looks([WAITING, seen(group(name="w2"))])[1] == Failed("instance group w1 is gone from the cluster")
 
 
-@pytest.mark.xfail(strict=True, reason="cluster status RollingBack is not looked at")
 def test_a_cluster_that_rolls_back_is_not_ready() -> None:
     assert kinds([seen(group(), cluster="RollingBack")]) == ["wait"]

@@ -166,16 +166,11 @@ def test_no_segment_stands_above_one_where_one_is_the_only_divisor() -> None:
     assert (made.segment, made.segments, made.sbatch) == (None, None, ("--partition=part", "--nodes=37"))
 
 
-@pytest.mark.xfail(strict=True, reason="none counts as a segment of 0, so 1 is `later`, not `smaller`")
 def test_segment_one_that_starts_as_soon_as_no_segment_is_not_called_later() -> None:
     loser = planned(BLOCKS, 37).candidates[1]
     assert (loser.fit.earliest, loser.why) == (NOW, "smaller")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="groups larger than a block: the soonest small segment wins, over up to as many blocks as it has segments",
-)
 def test_a_group_larger_than_a_block_spans_the_fewest_blocks() -> None:
     # One group of 144 GPUs: in 50 minutes on two blocks, now on four.
     cluster = block_cluster("." * 9 + "#" * 9, "." * 9 + "5" * 9, "." * 9 + "5" * 9, "." * 9 + "#" * 9)
@@ -265,7 +260,6 @@ def test_the_command_lines_nodes_win_over_the_workloads() -> None:
     assert plan(BLOCKS, Workload(nodes=4), Request(nodes=6)).nodes == 6
 
 
-@pytest.mark.xfail(strict=True, reason="the job's GPUs per node are not held against the nodes' GPUs")
 def test_more_gpus_per_node_than_the_nodes_have_do_not_fit() -> None:
     try:
         possible = planned(BLOCKS, 2, gpus_per_node=8).fit.possible
@@ -290,13 +284,11 @@ def test_a_partition_of_mixed_gpu_counts_is_refused() -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="--gpus-per-node, which the error names, leaves no node out")
 def test_gpus_per_node_picks_the_nodes_of_a_mixed_partition() -> None:
     made = planned(mixed(), 2, gpus_per_node=8)
     assert [seat.nodes for seat in made.fit.seats] == [("n5", "n6")]
 
 
-@pytest.mark.xfail(strict=True, reason="a partition that is not UP is planned on without a word")
 @pytest.mark.parametrize("state", ["DOWN", "DRAIN", "INACTIVE"])
 def test_a_partition_that_is_not_up_is_said(state: str) -> None:
     made = planned(block_cluster("....", state=state), 2)
@@ -369,7 +361,6 @@ def test_instances_still_to_come_make_a_tree_job_possible() -> None:
     assert not planned(cluster, 13).fit.possible
 
 
-@pytest.mark.xfail(strict=True, reason="the leaf of what is to come stands under no spine, so it adds to nothing")
 def test_instances_still_to_come_and_those_that_are_there_add_up_on_a_tree() -> None:
     cluster = tree_cluster(["....", "...."], groups=[group("Creating", 8, 12, 12)])
     assert planned(cluster, 12).fit.possible

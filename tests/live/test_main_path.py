@@ -105,7 +105,8 @@ def test_without_slurmctld_there_is_one_line_and_exit_3() -> None:
 
 
 def test_a_ready_partition_costs_no_wait(ready: DevCluster) -> None:
-    done = ready.run("hyp-submit", "submit", "--poll", "10m", "--nodes=2", "--segment=2", "--wrap", "true", "-p", "gb200")
+    ask = ["--partition=gb200", "--nodes=2", "--segment=2", "--wrap", "true"]
+    done = ready.run("hyp-submit", "submit", "--poll", "10m", *ask)
 
     assert done.returncode == 0, done.stderr
     assert ready.job(done.stdout.strip())["SegmentSize"] == "2"
