@@ -97,7 +97,7 @@ def connect(cluster: str | None) -> Client:
         name, home = _this_cluster()
         region = region or home
     if not name:
-        raise NotAsked("no HyperPod cluster named: say --cluster NAME or set HYP_SUBMIT_CLUSTER")
+        raise NotAsked("no HyperPod cluster named: say --hyperpod NAME or set HYP_SUBMIT_CLUSTER")
     import boto3  # noqa: PLC0415  0.4 s that only this needs
     from botocore.config import Config  # noqa: PLC0415
     from botocore.exceptions import BotoCoreError  # noqa: PLC0415

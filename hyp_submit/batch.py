@@ -19,7 +19,8 @@ Arity = Literal["none", "one", "maybe"]
 """How many arguments an option takes; "maybe": one, but only with `=` (long) or attached (short), as getopt has it."""
 
 _TABLE = """
-one account:A acctg-freq array:a batch bb bbf begin:b chdir:D cluster-constraint clusters:M comment constraint:C
+one account:A acctg-freq array:a batch bb bbf begin:b chdir:D cluster cluster-constraint clusters:M comment
+one constraint:C
 one container container-id core-spec:S cores-per-socket cpu-freq cpus-per-gpu cpus-per-task:c deadline delay-boot
 one dependency:d distribution:m error:e exclude:x export export-file extra extra-node-info:B gid gpu-bind gpu-freq
 one gpus:G gpus-per-node gpus-per-socket gpus-per-task gres gres-flags hint input:i job-name:J kill-on-invalid-dep
@@ -51,6 +52,12 @@ _ENVIRONMENT = {
 }
 """The input variables of sbatch(1) that a plan looks at; there is none for the node count."""
 
+
+UNMODELLED = (
+    "nodelist", "nodefile", "exclude", "constraint", "cluster-constraint", "reservation", "licenses", "contiguous",
+    "clusters", "cluster",
+)  # fmt: skip
+"""Options that narrow a job's nodes and that a plan does not look at yet."""
 
 NONE = "none"
 """`--segment none` and `--switches none`: plan without one."""
@@ -207,10 +214,7 @@ _GPU_OPTIONS = {
 
 def gpus_per_node(options: Mapping[str, Option]) -> tuple[int, str] | None:
     """GPUs of each node and where that is said (`--gpus-per-node=[type:]N`, `--gres=gpu[:type]:N`), or None."""
-    for name, pattern in (
-        ("gpus-per-node", r"(?:[\w.-]+:)?(\d+)"),
-        ("gres", r"(?:gres/)?gpu(?::[a-zA-Z][\w.-]*)?(?::(\d+))?"),
-    ):
+    for name, pattern in _GPU_OPTIONS.items():
         option = options.get(name)
         for part in (option.value or "").split(",") if option else ():
             match = re.fullmatch(pattern, part.strip())
@@ -236,10 +240,8 @@ def sbatch_argv(plan: Plan, line: CommandLine, token: str | None, comment: str |
 
 def _is_soft(word: str, options: Iterable[Option]) -> bool:
     """Whether a planned word says less than the user's own: `--switches=1` beside `--switches=1@02:00:00`."""
-    return any(
-        option.name == "switches" and word == f"--switches={(option.value or '').partition('@')[0]}"
-        for option in options
-    )
+    counts = [(option.value or "").partition("@")[0] for option in options if option.name == "switches"]
+    return word in [f"--switches={count}" for count in counts]
 
 
 def _is_none(option: Option) -> bool:

@@ -9,10 +9,11 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from io import TextIOWrapper
 from time import sleep
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from typer.core import TyperCommand
+from typer.exceptions import TyperException
 
 from hyp_submit import __version__, console
 from hyp_submit.errors import HypSubmitError, UsageError
@@ -73,13 +74,13 @@ Patience = Annotated[
     str,
     typer.Option(metavar="DURATION", help="How much later than the soonest start a larger segment may start; 0, inf."),
 ]
-Demo = Annotated[bool, typer.Option("--demo", help="Plan on the bundled cluster: needs no Slurm.")]
+Demo = Annotated[bool, typer.Option("--demo", help="Use the bundled cluster: needs no Slurm.")]
 SnapshotFile = Annotated[
-    str | None, typer.Option("--snapshot", metavar="FILE", help="Plan on a cluster written by `hyp-submit snapshot`.")
+    str | None, typer.Option("--snapshot", metavar="FILE", help="Use a cluster written by `hyp-submit snapshot`.")
 ]
-ClusterName = Annotated[
+HyperPodName = Annotated[
     str | None,
-    typer.Option("--cluster", metavar="NAME", help="HyperPod cluster (else HYP_SUBMIT_CLUSTER, this node's)."),
+    typer.Option("--hyperpod", metavar="NAME", help="HyperPod cluster; else HYP_SUBMIT_CLUSTER, this node's."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Write JSON.")]
 
@@ -106,7 +107,7 @@ def plan(
     patience: Patience = "30m",
     demo: Demo = False,
     snapshot: SnapshotFile = None,
-    cluster: ClusterName = None,
+    hyperpod: HyperPodName = None,
     json: Json = False,
 ) -> None:
     """Show what would be asked of Slurm for SCRIPT, where it would land and when, and why.
@@ -117,17 +118,12 @@ def plan(
     from hyp_submit import flow, report  # noqa: PLC0415
 
     sizes = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "etp": etp, "shard": shard}
-    try:
-        ask = _ask(ctx.obj, framework, sizes, patience)
-        if demo or snapshot is not None:
-            known = _cluster(demo=demo, snapshot=snapshot)
-            made = flow.make_plan(known, ask)
-        else:
-            known, made = flow.plan_live(_ports(cluster), ask)
-    except HypSubmitError as error:
-        if json:
-            console.put_json(report.error_json(error.code, str(error)))
-        raise
+    ask = _ask(ctx.obj, framework, sizes, patience)
+    if demo or snapshot is not None:
+        known = _cluster(demo=demo, snapshot=snapshot)
+        made = flow.make_plan(known, ask)
+    else:
+        known, made = flow.plan_live(_ports(hyperpod), ask)
     if json:
         console.put_json(report.plan_json(made))
     else:
@@ -164,7 +160,7 @@ def submit(
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="One look; not ready is exit 6.", rich_help_panel="Waiting")
     ] = False,
-    cluster: ClusterName = None,
+    hyperpod: HyperPodName = None,
 ) -> None:
     """Plan SCRIPT, hold it until its partition is ready, submit it once, and print the job id alone on stdout.
 
@@ -175,8 +171,8 @@ def submit(
     hold = flow.Hold(
         mode=gate,
         require=require,
-        poll=max(_duration(poll, "--poll") or timedelta(), _poll_floor()),
-        timeout=_duration(timeout, "--timeout") if timeout else None,
+        poll=_poll(poll),
+        timeout=None if timeout is None else _duration(timeout, "--timeout"),
         wait=not no_wait,
     )
     sizes = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "etp": etp, "shard": shard}
@@ -185,9 +181,9 @@ def submit(
         raise UsageError("which script? hyp-submit submit [OPTIONS] SCRIPT [ARGS]")
     if any(option.name == "test-only" for option in ask.line.options):
         raise UsageError("--test-only submits nothing: hyp-submit plan says where and when the job would start")
-    made = _hold(_ports(cluster), ask, hold)
+    made = _hold(_ports(hyperpod), ask, hold)
     console.show((report.Line("warning", note.message, "warn") for note in made.warnings), stderr=True)
-    _hand_over(_ports(cluster), ask, made)
+    _hand_over(_ports(hyperpod), ask, made)
 
 
 def _hold(ports: Ports, ask: Ask, hold: Hold) -> Any:
@@ -255,7 +251,7 @@ def _ask(line: CommandLine, framework: str | None, sizes: dict[str, int | None],
 
     return flow.read_ask(
         line,
-        files.script(line.script) if line.script else None,
+        None if line.script is None else files.script(line.script),
         os.environ,
         files.frameworks(),
         framework=framework,
@@ -279,13 +275,13 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _ports(cluster: str | None) -> Ports:
+def _ports(hyperpod: str | None) -> Ports:
     """The real world. HyperPod is connected to at the first question."""
     from functools import cache  # noqa: PLC0415
 
     from hyp_submit import aws, flow, slurm  # noqa: PLC0415
 
-    client = cache(lambda: aws.connect(cluster))
+    client = cache(lambda: aws.connect(hyperpod))
     return flow.Ports(
         slurm=lambda: slurm.read(_now),
         hyperpod=lambda: client().read(),
@@ -309,23 +305,41 @@ def _duration(text: str, flag: str) -> timedelta | None:
     return timedelta(seconds=float(match[1]) * _UNITS[match[2]])
 
 
-def _poll_floor() -> timedelta:
-    """AWS asks not to be polled faster than every 10 s; an endpoint on this host may be."""
+def _poll(text: str) -> timedelta:
+    """The time between looks. AWS asks not to be polled faster than every 10 s; an endpoint on this host may be."""
+    asked = _duration(text, "--poll")
+    if asked is None:
+        raise UsageError("--poll inf would never look again; write 30s, 5m")
     endpoint = os.environ.get("AWS_ENDPOINT_URL_SAGEMAKER", "")
     local = re.match(r"https?://(localhost|127\.[\d.]+|\[::1\])([:/]|$)", endpoint)
-    return timedelta(seconds=0.2 if local else 10)
+    return max(asked, timedelta(seconds=0.2 if local else 10))
 
 
 def main() -> None:
-    """The console script: errors of ours become one line and their exit code, a bug keeps its traceback."""
+    """The console script: what the user can mend becomes one line and its exit code, a bug keeps its traceback."""
+    if sys.argv[1:] == ["--version"]:  # asked for by scripts all the time: not worth a parser
+        console.put(f"hyp-submit {__version__}")
+        return
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except HypSubmitError as error:
-        console.fail(str(error))
-        sys.exit(error.exit_code)
+        _fail(error.code, str(error), error.exit_code)
+    except TyperException as error:
+        message = " ".join(getattr(error, "format_message", error.__str__)().split())
+        _fail("usage", f"{message} (hyp-submit --help)", UsageError.exit_code)
     except KeyboardInterrupt:
         console.fail("interrupted")
         sys.exit(130)
+
+
+def _fail(code: str, message: str, exit_code: int) -> NoReturn:
+    """Say an error in one line, and as JSON where a plan was asked for as JSON."""
+    if sys.argv[1:2] == ["plan"] and "--json" in sys.argv:
+        from hyp_submit import report  # noqa: PLC0415
+
+        console.put_json(report.error_json(code, message))
+    console.fail(message)
+    sys.exit(exit_code)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -27,6 +27,7 @@ from hyp_submit.model import (
     Topology,
     TopologyKind,
 )
+from hyp_submit.workload import SIZES
 
 SNAPSHOT_SCHEMA = "hyp-submit/cluster/1"
 
@@ -39,6 +40,7 @@ def _yaml(text: str) -> Any:
 # --- snapshot files ------------------------------------------------------------------------------------------------
 
 _NodeList = str | list[str] | None
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class _Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,8 +58,8 @@ class _WirePartition(_Wire, frozen=True, kw_only=True):
 class _WireNode(_Wire, frozen=True, kw_only=True):
     name: str
     state: list[str] | str = "UNKNOWN"
-    gpus: int = 0
-    gpus_allocated: int = 0
+    gpus: _Count = 0
+    gpus_allocated: _Count = 0
     reason: str | None = None
 
 
@@ -87,10 +89,10 @@ class _WireJob(_Wire, frozen=True, kw_only=True):
     partition: str = ""
     state: str = "UNKNOWN"
     nodes: _NodeList = None
-    node_count: int | None = None
+    node_count: _Count | None = None
     start_time: datetime | None = None
     end_time: datetime | None = None
-    segment_size: int | None = None
+    segment_size: _Count | None = None
     priority: int | None = None
     reason: str | None = None
 
@@ -98,9 +100,9 @@ class _WireJob(_Wire, frozen=True, kw_only=True):
 class _WireGroup(_Wire, frozen=True, kw_only=True):
     name: str
     status: str = "InService"
-    current: int = 0
-    target: int = 0
-    min: int = 0
+    current: _Count = 0
+    target: _Count = 0
+    min: _Count = 0
     instance_type: str | None = None
     partitions: list[str] = []
     node_type: str | None = None
@@ -123,17 +125,24 @@ def snapshot(text: bytes, place: str) -> Cluster:
     """The cluster of a snapshot file; `place` is the file's name, for errors."""
     try:
         wire = msgspec.json.decode(text, type=_WireCluster)
-    except msgspec.MsgspecError as error:
+        return _cluster(wire)
+    except (msgspec.MsgspecError, UsageError) as error:
         raise UsageError(f"{place}: not a snapshot: {error}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{place}: not a snapshot: not UTF-8 text at byte {error.start}") from error
-    if wire.schema != SNAPSHOT_SCHEMA:
-        raise UsageError(f"{place}: $.schema is {wire.schema!r}, this program reads {SNAPSHOT_SCHEMA!r}")
-    return _cluster(wire)
+    except RecursionError as error:
+        raise UsageError(f"{place}: not a snapshot: nested too deep") from error
+    except OverflowError as error:
+        raise UsageError(f"{place}: not a snapshot: a time beyond the calendar") from error
 
 
 def _cluster(wire: _WireCluster) -> Cluster:
+    if wire.schema != SNAPSHOT_SCHEMA:
+        raise UsageError(f"$.schema is {wire.schema!r}, this program reads {SNAPSHOT_SCHEMA!r}")
     position = {node.name: place for place, node in enumerate(wire.nodes)}
+    if len(position) < len(wire.nodes):
+        double = next(node.name for place, node in enumerate(wire.nodes) if position[node.name] != place)
+        raise UsageError(f"$.nodes: {double!r} stands there twice")
     return Cluster(
         name=wire.cluster,
         taken_at=_aware(wire.taken_at),
@@ -144,36 +153,17 @@ def _cluster(wire: _WireCluster) -> Cluster:
             for node in wire.nodes
         ),
         partitions=tuple(
-            Partition(one.name, one.state, one.topology, _in_table_order(_names(one.nodes), position), one.default)
-            for one in wire.partitions
-        ),
-        topologies=tuple(
-            Topology(
+            Partition(
                 one.name,
-                one.kind,
-                tuple(one.block_sizes),
-                tuple(Block(block.name, _names(block.nodes)) for block in one.blocks),
-                tuple(Switch(switch.name, _names(switch.children), _names(switch.nodes)) for switch in one.switches),
+                one.state,
+                one.topology,
+                _in_table_order(_names(one.nodes, f"$.partitions[{at}].nodes"), position),
+                one.default,
             )
-            for one in wire.topologies
+            for at, one in enumerate(wire.partitions)
         ),
-        jobs=tuple(
-            Job(
-                id=job.id,
-                user=job.user,
-                name=job.name,
-                partition=job.partition,
-                state=job.state,
-                nodes=(held := _names(job.nodes)),
-                node_count=len(held) if job.node_count is None else job.node_count,
-                start_time=job.start_time and _aware(job.start_time),
-                end_time=job.end_time and _aware(job.end_time),
-                segment_size=job.segment_size,
-                priority=job.priority,
-                reason=job.reason,
-            )
-            for job in wire.jobs
-        ),
+        topologies=tuple(_wire_topology(one, f"$.topologies[{at}]") for at, one in enumerate(wire.topologies)),
+        jobs=tuple(_wire_job(job, f"$.jobs[{at}]") for at, job in enumerate(wire.jobs)),
         instance_groups=tuple(
             InstanceGroup(
                 one.name,
@@ -190,6 +180,52 @@ def _cluster(wire: _WireCluster) -> Cluster:
     )
 
 
+def _wire_topology(one: _WireTopology, place: str) -> Topology:
+    return Topology(
+        one.name,
+        one.kind,
+        _block_sizes(one.block_sizes, f"{place}.block_sizes"),
+        tuple(
+            Block(block.name, _names(block.nodes, f"{place}.blocks[{at}].nodes")) for at, block in enumerate(one.blocks)
+        ),
+        tuple(
+            Switch(
+                switch.name,
+                _names(switch.children, f"{place}.switches[{at}].children"),
+                _names(switch.nodes, f"{place}.switches[{at}].nodes"),
+            )
+            for at, switch in enumerate(one.switches)
+        ),
+    )
+
+
+def _wire_job(job: _WireJob, place: str) -> Job:
+    held = _names(job.nodes, f"{place}.nodes")
+    return Job(
+        id=job.id,
+        user=job.user,
+        name=job.name,
+        partition=job.partition,
+        state=job.state,
+        nodes=held,
+        node_count=len(held) if job.node_count is None else job.node_count,
+        start_time=job.start_time and _aware(job.start_time),
+        end_time=job.end_time and _aware(job.end_time),
+        segment_size=job.segment_size,
+        priority=job.priority,
+        reason=job.reason,
+    )
+
+
+def _block_sizes(sizes: Sequence[object], place: str) -> tuple[int, ...]:
+    """Block sizes as topology/block has them: the base size first, then its doubles. Raises UsageError."""
+    found = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    ratios = [size / found[0] for size in found]
+    if len(found) < len(sizes) or any(ratio not in {2.0**level for level in range(32)} for ratio in ratios):
+        raise UsageError(f"{place}: {list(sizes)} is not a base size and its multiples by 2, 4, 8, ...")
+    return tuple(found)
+
+
 def to_snapshot(cluster: Cluster) -> bytes:
     """The cluster as a snapshot file, indented, ending in a newline."""
     wire = _WireCluster(
@@ -200,7 +236,7 @@ def to_snapshot(cluster: Cluster) -> bytes:
         scheduler_parameters=dict(cluster.scheduler_parameters),
         partitions=[
             _WirePartition(
-                name=one.name, state=one.state, topology=one.topology, nodes=names.fold(one.nodes), default=one.default
+                name=one.name, state=one.state, topology=one.topology, nodes=_wire_names(one.nodes), default=one.default
             )
             for one in cluster.partitions
         ],
@@ -219,12 +255,12 @@ def to_snapshot(cluster: Cluster) -> bytes:
                 name=one.name,
                 kind=one.kind,
                 block_sizes=list(one.block_sizes),
-                blocks=[_WireBlock(name=block.name, nodes=names.fold(block.nodes)) for block in one.blocks],
+                blocks=[_WireBlock(name=block.name, nodes=_wire_names(block.nodes)) for block in one.blocks],
                 switches=[
                     _WireSwitch(
                         name=switch.name,
                         children=list(switch.children) or None,
-                        nodes=names.fold(switch.nodes) or None,
+                        nodes=_wire_names(switch.nodes) or None,
                     )
                     for switch in one.switches
                 ],
@@ -238,7 +274,7 @@ def to_snapshot(cluster: Cluster) -> bytes:
                 name=job.name,
                 partition=job.partition,
                 state=job.state,
-                nodes=names.fold(job.nodes),
+                nodes=_wire_names(job.nodes),
                 node_count=job.node_count,
                 start_time=job.start_time,
                 end_time=job.end_time,
@@ -265,10 +301,22 @@ def to_snapshot(cluster: Cluster) -> bytes:
     return msgspec.json.format(msgspec.json.encode(wire), indent=1) + b"\n"
 
 
-def _names(text: _NodeList) -> tuple[str, ...]:
-    if text is None:
-        return ()
-    return names.expand(text) if isinstance(text, str) else tuple(text)
+def _names(text: _NodeList, place: str) -> tuple[str, ...]:
+    if not isinstance(text, str):
+        return tuple(text or ())
+    try:
+        return names.expand(text)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from error
+
+
+def _wire_names(members: Sequence[str]) -> str | list[str]:
+    """The names as a hostlist where that gives them back as they are, else one by one."""
+    folded = names.fold(members)
+    try:
+        return folded if names.expand(folded) == tuple(members) else list(members)
+    except UsageError:
+        return list(members)
 
 
 def _in_table_order(members: Sequence[str], position: Mapping[str, int]) -> tuple[str, ...]:
@@ -352,31 +400,40 @@ def topologies(text: str, place: str = "topology.yaml") -> tuple[Topology, ...]:
 def _topology(entry: object, place: str) -> Topology:
     fields = _mapping(entry, place)
     name = str(fields.get("topology", ""))
-    if block := fields.get("block"):
-        block = _mapping(block, f"{place}.block")
-        blocks = [_mapping(one, f"{place}.block.blocks[{i}]") for i, one in enumerate(_list(block.get("blocks")))]
-        return Topology(
-            name,
-            "block",
-            block_sizes=tuple(int(size) for size in _list(block.get("block_sizes"))),
-            blocks=tuple(Block(str(one.get("block")), names.expand(str(one.get("nodes") or ""))) for one in blocks),
-        )
-    if tree := fields.get("tree"):
-        tree = _mapping(tree, f"{place}.tree")
-        switches = [_mapping(one, f"{place}.tree.switches[{i}]") for i, one in enumerate(_list(tree.get("switches")))]
-        return Topology(
-            name,
-            "tree",
-            switches=tuple(
-                Switch(
-                    str(one.get("switch")),
-                    names.expand(str(one.get("children") or "")),
-                    names.expand(str(one.get("nodes") or "")),
-                )
-                for one in switches
-            ),
-        )
+    try:
+        if block := fields.get("block"):
+            return _block_topology(name, _mapping(block, f"{place}.block"), f"{place}.block")
+        if tree := fields.get("tree"):
+            return _tree_topology(name, _mapping(tree, f"{place}.tree"), f"{place}.tree")
+    except UsageError as error:
+        raise Unreadable(f"{place}: {error}") from error
     return Topology(name, "flat")
+
+
+def _block_topology(name: str, block: Mapping[str, Any], place: str) -> Topology:
+    blocks = [_mapping(one, f"{place}.blocks[{at}]") for at, one in enumerate(_list(block, "blocks", place))]
+    return Topology(
+        name,
+        "block",
+        block_sizes=_block_sizes(_list(block, "block_sizes", place), f"{place}.block_sizes"),
+        blocks=tuple(Block(str(one.get("block")), names.expand(str(one.get("nodes") or ""))) for one in blocks),
+    )
+
+
+def _tree_topology(name: str, tree: Mapping[str, Any], place: str) -> Topology:
+    switches = [_mapping(one, f"{place}.switches[{at}]") for at, one in enumerate(_list(tree, "switches", place))]
+    return Topology(
+        name,
+        "tree",
+        switches=tuple(
+            Switch(
+                str(one.get("switch")),
+                names.expand(str(one.get("children") or "")),
+                names.expand(str(one.get("nodes") or "")),
+            )
+            for one in switches
+        ),
+    )
 
 
 def _mapping(value: object, place: str) -> Mapping[str, Any]:
@@ -385,8 +442,12 @@ def _mapping(value: object, place: str) -> Mapping[str, Any]:
     return value
 
 
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _list(mapping: Mapping[str, Any], key: str, place: str) -> list[Any]:
+    """A list that may be missing."""
+    value = mapping.get(key) or []
+    if not isinstance(value, list):
+        raise Unreadable(f"{place}.{key}: expected a list, found {type(value).__name__}")
+    return value
 
 
 def oneline_records(text: str) -> list[dict[str, str]]:
@@ -516,6 +577,17 @@ def framework(text: str, place: str) -> Framework:
         wire = msgspec.convert(_yaml(text), _WireFramework)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise UsageError(f"{place}: {' '.join(str(error).split())}") from error
+    unknown = sorted(
+        {
+            *(size for group in (*wire.groups, wire.expert) for size in group),
+            *wire.defaults,
+            *wire.defaults.values(),
+            *wire.flags,
+        }
+        - set(SIZES)
+    )
+    if unknown:
+        raise UsageError(f"{place}: no such size: {', '.join(unknown)}; there are {', '.join(SIZES)}")
     return Framework(
         name=wire.name,
         title=wire.title,

@@ -35,8 +35,11 @@ class Ports:
     """Raises NotAsked where HyperPod cannot be asked from here."""
     events: Callable[[str], tuple[Event, ...]]
     """The newest events of an instance group; () where there are none to be had."""
-    sbatch: Callable[[Sequence[str], Mapping[str, str], str], str]
-    """Run sbatch with a job token; the job id. Raises Refused or OutcomeUnknown."""
+    sbatch: Callable[[Sequence[str], Mapping[str, str], str, bool], str]
+    """Run sbatch: argv, environment, job token, whether it answers only when the job has ended; the job id.
+
+    Raises Refused or OutcomeUnknown.
+    """
     now: Callable[[], datetime]
     sleep: Callable[[float], None]
 
@@ -49,8 +52,8 @@ class Ask:
     workload: Workload
     request: Request
     framework: Framework | None = None
-    comment: str | None = None
-    """The comment that the job would have without us."""
+    options: Mapping[str, batch.Option] = field(default_factory=dict)
+    """sbatch's options as they hold, whoever said them."""
 
 
 def read_ask(
@@ -67,6 +70,8 @@ def read_ask(
 
     `script` is the script's text (None: no script), `sizes` the parallel sizes given as flags.
     """
+    if line.script == ":" or ":" in line.arguments:
+        raise UsageError("`:` begins another component: heterogeneous jobs are not planned yet, submit it with sbatch")
     name = PurePath(line.script).name if line.script else "script"
     if framework is not None and framework not in {one.name for one in frameworks}:
         raise UsageError(f"--framework {framework}: there are {', '.join(one.name for one in frameworks)}")
@@ -89,14 +94,7 @@ def read_ask(
     for own in lines:
         if own.name in {"segment", "switches"} and getattr(request, own.name) == batch.NONE:
             raise UsageError(f"--{own.name} none: {own.source} says --{own.name}={own.value}, take that line out")
-    comment = options.get("comment")
-    return Ask(
-        line,
-        found,
-        request,
-        next((one for one in frameworks if one.name == found.framework), None),
-        comment.value if comment else None,
-    )
+    return Ask(line, found, request, next((one for one in frameworks if one.name == found.framework), None), options)
 
 
 def _with_nodes(workload: Workload, option: batch.Option) -> Workload:
@@ -119,6 +117,7 @@ def _request(request: Request, options: Mapping[str, batch.Option]) -> Request:
         request = replace(request, partition=partition.value)
     if "spread-segments" in options:
         request = replace(request, spread_segments=True)
+    request = replace(request, unmodelled=tuple(name for name in batch.UNMODELLED if name in options))
     if option := options.get("segment"):
         request = replace(request, segment=_count_or_none(option))
     if option := options.get("switches"):
@@ -217,7 +216,7 @@ class _Gate:
             cluster = replace(cluster, instance_groups=hyperpod.groups)
         seen, plan = observe(self.ports.now(), cluster, self.ask, hyperpod)
         self.looked = True
-        if plan is not None and not plan.fit.possible and hyperpod is None:
+        if plan is not None and not plan.fit.possible and not seen.groups:
             raise CannotFit("; ".join(note.message for note in plan.errors))
         decision, self.latch = gate.look(seen, self.latch, self.hold.require)
         return Look(seen, decision, plan)
@@ -327,5 +326,6 @@ def _with_reason(ports: Ports, found: Look) -> str:
 
 def submit(ports: Ports, ask: Ask, plan: Plan, environment: Mapping[str, str], token: str) -> str:
     """Hand the job to Slurm, once; the job id. `token` goes into the job's comment, so that it can be found again."""
-    argv = batch.sbatch_argv(plan, ask.line, token, ask.comment)
-    return ports.sbatch(argv, batch.environment(environment, plan), token)
+    comment = ask.options.get("comment")
+    argv = batch.sbatch_argv(plan, ask.line, token, comment.value if comment else None)
+    return ports.sbatch(argv, batch.environment(environment, plan), token, "wait" in ask.options)

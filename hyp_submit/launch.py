@@ -19,9 +19,11 @@ from hyp_submit.model import Framework, Open, Workload
 if TYPE_CHECKING:
     from tree_sitter import Node as Syntax
 
-_BRANCHES = frozenset({"if_statement", "case_statement", "list"})
-"""What may be passed over: `list` is `a && b`."""
-_SCOPES = _BRANCHES | {
+_BRANCHES = frozenset({"if_statement", "case_statement"})
+"""Where one of several commands is chosen: another may have no such flag."""
+_CHANCES = _BRANCHES | {"list"}
+"""What may be passed over: `list` is `a && b`. A training command there is run, or there is no training."""
+_SCOPES = _CHANCES | {
     "for_statement", "c_style_for_statement", "while_statement", "function_definition", "subshell", "pipeline",
     "command_substitution", "process_substitution",
 }  # fmt: skip
@@ -99,11 +101,16 @@ def _runs(root: Syntax, variables: Mapping[str, str]) -> Iterator[list[Word]]:
         if _command(node) in _SAYERS:
             continue
         if node.type in {"command", "array"}:
-            yield [_word(child, variables) for child in node.named_children if child.type != "comment"]
+            sure = not _inside(node, _BRANCHES if node.type == "command" else _CHANCES)
+            yield [_word(child, variables, sure=sure) for child in node.named_children if child.type != "comment"]
         elif node.type in {"string", "raw_string"} and _command(node.parent) not in _SAYERS:
-            word = _word(node, variables)
-            if re.search(r"\s-", f" {word.text}") and len(pieces := word.text.split()) > 1:
-                yield [replace(word, text=piece.strip("'\"")) for piece in pieces]
+            word = _word(node, variables, sure=not _inside(node, _CHANCES))
+            pieces = list(re.finditer(r"\S+", word.text))
+            if len(pieces) > 1 and any(piece[0].startswith("-") for piece in pieces):
+                yield [
+                    replace(word, text=piece[0].strip("'\""), line=word.line + word.text.count("\n", 0, piece.start()))
+                    for piece in pieces
+                ]
 
 
 def _command(node: Syntax | None) -> str | None:
@@ -113,8 +120,8 @@ def _command(node: Syntax | None) -> str | None:
     return _text(name)
 
 
-def _word(node: Syntax, variables: Mapping[str, str]) -> Word:
-    return Word(_evaluate(node, variables), _text(node), node.start_point[0] + 1, not _inside(node, _BRANCHES))
+def _word(node: Syntax, variables: Mapping[str, str], *, sure: bool) -> Word:
+    return Word(_evaluate(node, variables), _text(node), node.start_point[0] + 1, sure)
 
 
 def _text(node: Syntax) -> str:
@@ -122,12 +129,11 @@ def _text(node: Syntax) -> str:
 
 
 def _inside(node: Syntax, kinds: frozenset[str]) -> bool:
-    """Whether the node stands in one of these."""
-    parent = node.parent
-    while parent is not None:
-        if parent.type in kinds:
+    """Whether the node stands in one of these. The first command of `a && b` is always run, and so in none."""
+    while (parent := node.parent) is not None:
+        if parent.type in kinds and not (parent.type == "list" and parent.children[0] == node):
             return True
-        parent = parent.parent
+        node = parent
     return False
 
 

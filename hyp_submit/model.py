@@ -288,6 +288,8 @@ class Request:
     switches: int | Literal["none"] | None = None
     patience: timedelta | None = timedelta(minutes=30)
     """How much later than the soonest start a larger segment may start; None: however long it takes."""
+    unmodelled: tuple[str, ...] = ()
+    """sbatch options of the job that narrow its nodes and that a plan does not look at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,9 @@ def plan(cluster: Cluster, workload: Workload, request: Request, framework: Fram
         notes.append(
             Note("partition-not-up", f"partition {partition.name} is {partition.state}: Slurm starts no job there")
         )
+    if request.unmodelled:
+        options = ", ".join(f"--{name}" for name in request.unmodelled)
+        notes.append(Note("not-modelled", f"{options} may narrow the nodes further than this plan knows"))
     if room.loose:
         notes.append(
             Note(
@@ -178,19 +181,21 @@ def _segments(job: _Job, request: Request, largest: int) -> list[int | None]:
 
 def _block_candidate(room: Room, job: _Job, segment: int | None, request: Request, illegal: str | None) -> Candidate:
     base = room.base_size()
-    pieces = [job.nodes] if segment is None else [segment] * (job.nodes // segment)
+    count = 1 if segment is None else job.nodes // segment
+    per_piece = segment or job.nodes
     sizes_ = room.topology.block_sizes or (base,)
 
     def placer(counts: Sequence[int]) -> list[Taken] | None:
-        return place_blocks(counts, pieces, sizes_, spread=request.spread_segments)
+        if sum(counts) < job.nodes:  # said before a list of pieces is made, however many the user asks for
+            return None
+        return place_blocks(counts, [per_piece] * count, sizes_, spread=request.spread_segments)
 
     whole = room.counts(lambda _: True)
-    completed = _completed(whole, base, pieces[0], room.missing)
+    completed = _completed(whole, base, per_piece, room.missing)
     found = fit(room, placer, possible=placer(completed) is not None)
-    per_piece = segment or job.nodes
     return Candidate(
         segment=segment,
-        needed=len(pieces),
+        needed=count,
         free=whole_segments(room.counts(lambda node: node.free), per_piece, base),
         healthy=whole_segments(room.counts(lambda node: node.healthy), per_piece, base),
         total=whole_segments(whole, per_piece, base),
@@ -278,7 +283,7 @@ def _explain(candidate: Candidate, chosen: Candidate) -> Candidate:
         return candidate
     fit = candidate.fit
     if not fit.possible:
-        why = "never: too few whole segments even with every node healthy"
+        why = "never enough whole segments"
     elif not fit.ever:
         why = "not on the nodes that are healthy now"
     elif _rank(candidate) < _rank(chosen) and fit.earliest is not None:

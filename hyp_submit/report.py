@@ -6,7 +6,7 @@ import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from textwrap import wrap
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ def printable(text: str) -> str:
 
 def stamp(moment: datetime | None) -> str | None:
     """A time in JSON: UTC to the second, `2026-11-30T14:00:00Z`."""
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def duration(span: timedelta) -> str:
@@ -148,6 +148,8 @@ def plan_lines(plan: Plan, now: datetime, script: str | None, framework: Framewo
 def summary(plan: Plan) -> str:
     """A plan in one line: what is asked for, and whether it starts."""
     size = "no segment" if plan.segment is None else f"segment {plan.segment}"
+    if plan.topology.kind == "flat":
+        size = "any nodes"
     if plan.topology.kind == "tree":
         size = "any switches" if plan.switches is None else f"{plan.switches} leaf switch{'es' * (plan.switches > 1)}"
     groups = ""

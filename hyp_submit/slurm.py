@@ -171,14 +171,13 @@ def _one_line(text: bytes) -> str:
 # --- submission ----------------------------------------------------------------------------------------------------
 
 
-def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str) -> str:
-    """Run sbatch; the job's id.
+def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str, waits: bool) -> str:
+    """Run sbatch; the job's id. `waits`: it answers only when the job has ended (`--wait`), whenever that is.
 
     Ctrl-C does not reach it: what is submitted is submitted, and its id is told. After an answer that leaves the
     outcome open, the queue is asked for the token. Raises Refused with Slurm's words, Transient if the job certainly
     did not get there, OutcomeUnknown if nobody knows.
     """
-    waits = "--wait" in argv or "-W" in argv
     try:
         process = subprocess.Popen(
             argv, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -188,7 +187,6 @@ def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str) -> s
     except OSError as error:
         raise Refused(f"sbatch cannot be run: {error.strerror}") from error
     try:
-        # With --wait it answers when the job has ended, whenever that is.
         output, errors = process.communicate(timeout=None if waits else SBATCH_TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()

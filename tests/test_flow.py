@@ -75,7 +75,8 @@ class World:
             raise answer
         return answer
 
-    def _sbatch(self, argv: Sequence[str], environment: Mapping[str, str], token: str) -> str:
+    def _sbatch(self, argv: Sequence[str], environment: Mapping[str, str], token: str, waits: bool) -> str:
+        assert not waits
         self.submitted.append((argv, environment, token))
         return "42"
 

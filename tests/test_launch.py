@@ -182,6 +182,17 @@ def test_an_assigning_default_is_read() -> None:
     assert read(f': "${{TP:=4}}"\npython x {TP} $TP').tp == 4
 
 
+def test_a_command_after_another_is_certain_an_array_after_a_command_is_not() -> None:
+    assert read(f"python pretrain_gpt.py {TP} 4 || echo failed").tp == 4
+    assert read(f"cd x && python pretrain_gpt.py {TP} 4").tp == 4
+    moe = f"[[ $MOE ]] && ARGS+=({EP} 8)\npython pretrain_gpt.py {TP} 4 $ARGS"
+    assert read(moe).open[0].why == "s:1 gives 8 under a condition only"
+
+
+def test_a_size_in_a_string_of_several_lines_is_cited_with_its_own() -> None:
+    assert read(f'CMD="python pretrain_gpt.py\n  --bf16\n  {TP} 4"\nsrun $CMD').sources == {"tp": "s:3"}
+
+
 @pytest.mark.parametrize("value", ["0", "99999999"])
 def test_one_value_out_of_range_is_not_called_several(value: str) -> None:
     assert "several values" not in read(f"python x {TP} {value}").open[0].why

@@ -141,4 +141,4 @@ def test_off_hyperpod_slurm_alone_is_asked_and_that_is_said(ready: DevCluster) -
 
     assert done.returncode == 0, done.stderr
     assert "HyperPod is not asked" in done.stderr
-    assert "--cluster" in done.stderr
+    assert "--hyperpod" in done.stderr
