@@ -6,10 +6,14 @@ folder=${1:-.venv}
 
 fail() { echo "setup: $*" >&2; exit 3; }
 
-python=$(command -v python3.13 python3.12 python3.11 python3 | head -n 1) || true
-[[ -n "$python" ]] || fail "no python3: install Python 3.11 or later"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
-    fail "$("$python" --version) is too old: install Python 3.11 or later"
+python=
+for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        python=$candidate
+        break
+    fi
+done
+[[ -n "$python" ]] || fail "no Python of 3.11 or later: install one (found: $(python3 --version 2>&1 || true))"
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     [[ $EUID == 0 ]] && command -v apt-get >/dev/null ||
         fail "this Python has no venv: apt-get install python3-venv"
