@@ -154,10 +154,12 @@ def summary(plan: Plan) -> str:
         size = "any switches" if plan.switches is None else f"{plan.switches} leaf switch{'es' * (plan.switches > 1)}"
     groups = ""
     if plan.groups and plan.topology.kind == "block":
-        groups = (
-            ", groups whole" if not plan.group_split else f", {plan.group_split} of {plan.group_count} groups split"
-        )
-    return f"{plan.nodes} nodes in {plan.partition}, {size}{groups}"
+        split = f"{plan.group_split} of {plan.group_count} groups split"
+        groups = f", {split if plan.group_split else 'groups whole'}"
+    starts = ""
+    if not plan.fit.now:
+        starts = "; nothing is free for it now" if plan.fit.ever else "; possible once the missing nodes are there"
+    return f"{plan.nodes} node{'s' * (plan.nodes != 1)} in {plan.partition}, {size}{groups}{starts}"
 
 
 def _sizes(plan: Plan) -> Iterator[str]:

@@ -43,6 +43,7 @@ def test_a_job_is_held_until_mincount_is_met_and_lands_in_one_block() -> None:
     assert (plan["segment"], plan["segments"]) == (18, 1)
     assert submitted.returncode == 0, submitted.stderr
     assert submitted.stdout == f"{job}\n"
+    assert "18 nodes in gb200, segment 18, groups whole; possible once the missing nodes are there" in submitted.stderr
     assert "gb200-a Creating" in submitted.stderr
     assert "5 of 18 (MinCount 18)" in submitted.stderr
     assert state == "COMPLETED"
