@@ -216,9 +216,9 @@ def _hand_over(ports: Ports, ask: Ask, made: Any) -> None:
 @app.command()
 def snapshot() -> None:
     """Write the cluster as it is now to stdout, for --snapshot elsewhere."""
-    from hyp_submit import decode  # noqa: PLC0415
+    from hyp_submit import snapshots  # noqa: PLC0415
 
-    console.put(decode.to_snapshot(_ports(None).slurm()).decode().rstrip("\n"))
+    console.put(snapshots.dump(_ports(None).slurm()).decode().rstrip("\n"))
 
 
 @app.command()

@@ -6,7 +6,7 @@ import os
 from importlib.resources import files as package_files
 from pathlib import Path
 
-from hyp_submit import decode
+from hyp_submit import decode, snapshots
 from hyp_submit.errors import UsageError
 from hyp_submit.model import Cluster, Framework
 
@@ -22,12 +22,12 @@ def script(path: str) -> str:
 
 def snapshot(path: str) -> Cluster:
     """The cluster of a snapshot file."""
-    return decode.snapshot(_read(Path(path), MAX_SNAPSHOT), path)
+    return snapshots.load(_read(Path(path), MAX_SNAPSHOT), path)
 
 
 def demo() -> Cluster:
     """The bundled cluster: GB200 blocks, a p5 tree and CPU nodes, with jobs, drains and instance groups."""
-    return decode.snapshot((package_files("hyp_submit") / "demo.json").read_bytes(), "demo.json")
+    return snapshots.load((package_files("hyp_submit") / "demo.json").read_bytes(), "demo.json")
 
 
 def frameworks() -> tuple[Framework, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from factories import block_cluster
 
-from hyp_submit import __version__, cli, decode
+from hyp_submit import __version__, cli, snapshots
 
 PLAN_KEYS = [
     "schema",
@@ -85,7 +85,7 @@ def script(text: str = "#SBATCH --nodes=4\n#SBATCH -p gb200\nsrun python train.p
 
 def snapshot(**drawn: Any) -> str:
     """A snapshot of a drawn cluster in the current folder; its name."""
-    Path("cluster.json").write_bytes(decode.to_snapshot(block_cluster("....", "..xx", **drawn)))
+    Path("cluster.json").write_bytes(snapshots.dump(block_cluster("....", "..xx", **drawn)))
     return "cluster.json"
 
 
@@ -251,9 +251,7 @@ def test_a_block_size_of_zero_is_exit_2(run: Run) -> None:
 
 def test_names_that_would_steer_a_terminal_are_shown_and_not_done(run: Run) -> None:
     cluster = block_cluster("....")
-    text = (
-        decode.to_snapshot(cluster).replace(b'"topo"', b'"to\\u001b[2Jpo"').replace(b'"b1"', b'"b\\u001b]0;x\\u0007"')
-    )
+    text = snapshots.dump(cluster).replace(b'"topo"', b'"to\\u001b[2Jpo"').replace(b'"b1"', b'"b\\u001b]0;x\\u0007"')
     Path("cluster.json").write_bytes(text.replace(b'"part"', b'"pa\\u202ert"'))
     for extra in ([], ["--json"], ["-p", "\x1b[31m"]):
         done = run("plan", "--snapshot", "cluster.json", "-N4", *extra)
