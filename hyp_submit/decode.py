@@ -246,9 +246,23 @@ def pyslurm_jobs(jobs: Iterable[Any]) -> tuple[Job, ...]:
             segment_size=job.segment_size or None,
             priority=job.priority,
             reason=None if job.state_reason in {None, "None"} else str(job.state_reason),
+            array=job.array_id or None,
+            task=_task(job),
+            het=job.heterogeneous_id or None,
+            het_offset=(job.heterogeneous_offset or 0) if job.heterogeneous_id else None,
         )
         for job in jobs
     )
+
+
+def _task(job: Any) -> str | None:
+    """The task's number, or the tasks of the array that still wait; None where the job is in no array."""
+    if not job.array_id:
+        return None
+    if job.array_task_id is not None:
+        return str(job.array_task_id)
+    limit = f"%{job.array_tasks_parallel}" if job.array_tasks_parallel else ""
+    return f"{job.array_tasks_waiting}{limit}" if job.array_tasks_waiting else None
 
 
 def _moment(seconds: Any) -> datetime | None:

@@ -128,6 +128,14 @@ class Job:
     segment_size: int | None = None
     priority: int | None = None
     reason: str | None = None
+    array: int | None = None
+    """The id of the array that it is a task of."""
+    task: str | None = None
+    """Its number in the array, or those of the tasks that are still to come, as Slurm writes them: `7`, `8-20%4`."""
+    het: int | None = None
+    """The id of the heterogeneous job that it is a component of."""
+    het_offset: int | None = None
+    """Which component, from 0."""
 
     @property
     def holds_nodes(self) -> bool:

@@ -80,6 +80,10 @@ class _WireJob(_Wire, frozen=True, kw_only=True):
     segment_size: _Count | None = None
     priority: int | None = None
     reason: str | None = None
+    array: _Count | None = None
+    task: str | None = None
+    het: _Count | None = None
+    het_offset: _Count | None = None
 
 
 class _WireGroup(_Wire, frozen=True, kw_only=True):
@@ -199,6 +203,10 @@ def _wire_job(job: _WireJob, place: str) -> Job:
         segment_size=job.segment_size,
         priority=job.priority,
         reason=job.reason,
+        array=job.array,
+        task=job.task,
+        het=job.het,
+        het_offset=job.het_offset,
     )
 
 
@@ -257,6 +265,10 @@ def dump(cluster: Cluster) -> bytes:
                 segment_size=job.segment_size,
                 priority=job.priority,
                 reason=job.reason,
+                array=job.array,
+                task=job.task,
+                het=job.het,
+                het_offset=job.het_offset,
             )
             for job in cluster.jobs
         ],

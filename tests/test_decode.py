@@ -161,9 +161,10 @@ def test_oneline_records() -> None:
     ]
 
 
-def test_a_pyslurm_job_without_a_time_limit_has_no_end() -> None:
+def pyslurm_job(**fields: object) -> Job:
+    """The job of a pyslurm object with these fields beside those that a running job of two nodes has."""
     seconds = int(NOW.timestamp())
-    fields = {
+    usual = {
         "id": 7,
         "user_name": "a",
         "name": None,
@@ -173,15 +174,41 @@ def test_a_pyslurm_job_without_a_time_limit_has_no_end() -> None:
         "num_nodes": 2,
         "start_time": seconds,
         "end_time": seconds + 3600,
+        "time_limit": 60,
         "segment_size": 0,
         "priority": 1,
         "state_reason": "None",
+        "array_id": None,
+        "array_task_id": None,
+        "array_tasks_waiting": None,
+        "array_tasks_parallel": None,
+        "heterogeneous_id": None,
+        "heterogeneous_offset": None,
     }
-    limited, endless = decode.pyslurm_jobs(
-        [SimpleNamespace(**fields, time_limit=60), SimpleNamespace(**fields, time_limit=None)]
-    )
-    assert limited == Job(7, "a", "", "p", "RUNNING", ("n1", "n2"), 2, NOW, minutes(60), None, 1, None)
-    assert endless == replace(limited, end_time=None)
+    return decode.pyslurm_jobs([SimpleNamespace(**{**usual, **fields})])[0]
+
+
+JOB = Job(7, "a", "", "p", "RUNNING", ("n1", "n2"), 2, NOW, minutes(60), None, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "job"),
+    [
+        ({}, JOB),
+        ({"time_limit": None}, replace(JOB, end_time=None)),
+        ({"time_limit": decode.NO_LIMIT}, replace(JOB, end_time=None)),
+        ({"array_id": 5, "array_task_id": 0}, replace(JOB, array=5, task="0")),
+        (
+            {"array_id": 5, "array_tasks_waiting": "4-20", "array_tasks_parallel": 3},
+            replace(JOB, array=5, task="4-20%3"),
+        ),
+        ({"array_id": 5, "array_tasks_waiting": "4,6"}, replace(JOB, array=5, task="4,6")),
+        ({"heterogeneous_id": 6}, replace(JOB, het=6, het_offset=0)),
+        ({"heterogeneous_id": 6, "heterogeneous_offset": 1}, replace(JOB, het=6, het_offset=1)),
+    ],
+)
+def test_a_job_of_pyslurm(fields: dict[str, object], job: Job) -> None:
+    assert pyslurm_job(**fields) == job
 
 
 def test_instance_groups_of_an_answer() -> None:

@@ -58,7 +58,8 @@ def test_every_field_comes_back_from_its_snapshot() -> None:
         scheduler_parameters={"max_switch_wait": "300", "bf_continue": "True"},
         jobs=(
             Job(7, "a", "x", "part", "RUNNING", ("n1", "n2"), 2, minutes(-1), minutes(60), 2, 10, "None"),
-            Job(8, "b", "y", "part", "PENDING", node_count=4, reason="Resources"),
+            Job(8, "b", "y", "part", "PENDING", node_count=4, reason="Resources", array=8, task="0-3%2"),
+            Job(9, "b", "y", "part", "PENDING", node_count=4, het=9, het_offset=0),
         ),
         instance_groups=(InstanceGroup("w1", "Updating", 1, 2, 1, "ml.p5.48xlarge", ("part",), "Compute"), group()),
     )
