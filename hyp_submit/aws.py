@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,27 @@ class Client:
             groups=decode.instance_groups(answer),
             failure=answer.get("FailureMessage"),
         )
+
+    def ultraservers(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
+        """The UltraServers of each instance group with their running instances, by ListClusterNodes; in order of id.
+
+        Groups without any are left out; {} where the nodes cannot be listed.
+        """
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        token: dict[str, str] = {}
+        try:
+            while True:
+                page = _call(self.api.list_cluster_nodes, "nodes", ClusterName=self.cluster, MaxResults=100, **token)
+                for node in page.get("ClusterNodeSummaries") or ():
+                    server = (node.get("UltraServerInfo") or {}).get("Id")
+                    if server and (node.get("InstanceStatus") or {}).get("Status") == "Running":
+                        counts[str(node.get("InstanceGroupName"))][str(server)] += 1
+                if not page.get("NextToken"):
+                    break
+                token = {"NextToken": page["NextToken"]}
+        except (Transient, NotAsked):
+            return {}
+        return {group: tuple(sorted(servers.items())) for group, servers in counts.items()}
 
     def events(self, group: str, limit: int = 5) -> tuple[Event, ...]:
         """The newest events of an instance group, newest first; () where they cannot be had: nobody fails for that.

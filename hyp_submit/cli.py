@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hyp_submit.batch import CommandLine
     from hyp_submit.flow import Ask, Hold, Ports
     from hyp_submit.model import Cluster
+    from hyp_submit.views import PartitionView, Picture
 
 app = typer.Typer(
     name="hyp-submit",
@@ -213,6 +214,98 @@ def _hand_over(ports: Ports, ask: Ask, made: Any) -> None:
         raise KeyboardInterrupt
 
 
+PartitionName = Annotated[str | None, typer.Argument(metavar="[PARTITION]", help="Only this one.", show_default=False)]
+
+
+@app.command()
+def blocks(
+    partition: PartitionName = None,
+    demo: Demo = False,
+    snapshot: SnapshotFile = None,
+    json: Json = False,
+) -> None:
+    """Show blocks and leaf switches, a cell a node, and how many whole segments of each size fit now."""
+    from hyp_submit import overview  # noqa: PLC0415
+
+    picture, views = _views(_cluster(demo=demo, snapshot=snapshot), partition)
+    if json:
+        console.put_json(overview.blocks_json(picture, views))
+    else:
+        console.rows(overview.blocks(views, console.width()))
+
+
+@app.command()
+def status(
+    partition: PartitionName = None,
+    demo: Demo = False,
+    snapshot: SnapshotFile = None,
+    hyperpod: HyperPodName = None,
+    json: Json = False,
+) -> None:
+    """Show partitions: nodes free, in use and out of use and why, and the instance groups that feed them."""
+    from hyp_submit import flow, overview  # noqa: PLC0415
+
+    live = not demo and snapshot is None
+    known = (
+        flow.look_around(_ports(hyperpod), lambda text: console.log("note", text, "warn"))
+        if live
+        else _cluster(demo=demo, snapshot=snapshot)
+    )
+    picture, views = _views(known, partition)
+    if json:
+        console.put_json(overview.status_json(picture, views))
+    else:
+        console.rows(overview.status(picture, views, console.width()))
+
+
+@app.command()
+def jobs(
+    mine: Annotated[bool, typer.Option("--mine", "--me", help="Only my own.")] = False,
+    user: Annotated[str | None, typer.Option("--user", "-u", metavar="NAME", help="Only this user's.")] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", "-p", metavar="NAME", help="Only in this partition.")
+    ] = None,
+    state: Annotated[str | None, typer.Option("--state", "-t", metavar="STATE", help="running, pending, ...")] = None,
+    demo: Demo = False,
+    snapshot: SnapshotFile = None,
+    json: Json = False,
+) -> None:
+    """Show the queue, arrays folded, with the blocks that each job has."""
+    from hyp_submit import queue, views  # noqa: PLC0415
+
+    known = _cluster(demo=demo, snapshot=snapshot)
+    picture = views.picture(known)
+    wanted = _me() if mine else user
+    ordered = picture.queue[None].jobs
+    listed = queue.entries(queue.select(ordered, user=wanted, partition=partition, state=state))
+    if json:
+        console.put_json(queue.jobs_json(picture, listed))
+    else:
+        console.rows(queue.jobs(picture, listed, known.taken_at))
+
+
+def _views(cluster: Cluster, partition: str | None) -> tuple[Picture, tuple[PartitionView, ...]]:
+    """The picture of a cluster, and its partitions or the one named."""
+    from hyp_submit import overview, views  # noqa: PLC0415
+
+    picture = views.picture(cluster)
+    found = overview.partitions_of(picture, partition)
+    if partition is not None and partition not in cluster.partition:
+        names = ", ".join(one.name for one in cluster.partitions) or "none"
+        raise UsageError(f"no partition {partition!r} in {cluster.name}: there are {names}")
+    return picture, found
+
+
+def _me() -> str:
+    """My user name, as Slurm has it."""
+    import getpass  # noqa: PLC0415
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError) as error:
+        raise UsageError("--mine: this user id has no name: --user NAME") from error
+
+
 @app.command()
 def snapshot() -> None:
     """Write the cluster as it is now to stdout, for --snapshot elsewhere."""
@@ -286,6 +379,7 @@ def _ports(hyperpod: str | None) -> Ports:
         slurm=lambda: slurm.read(_now),
         hyperpod=lambda: client().read(),
         events=lambda group: client().events(group),
+        ultraservers=lambda: client().ultraservers(),
         sbatch=slurm.sbatch,
         now=_now,
         sleep=sleep,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from shutil import get_terminal_size
@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
     from hyp_submit.flow import Look
 
-_TONES = {"": "", "good": "green", "warn": "yellow", "bad": "red", "dim": "dim"}
+_TONES: Mapping[report.Tone, str] = {
+    "": "",
+    "good": "green",
+    "warn": "yellow",
+    "bad": "red",
+    "dim": "dim",
+    "busy": "blue",
+    "odd": "magenta",
+    "title": "bold",
+}
 PLAIN_REPEAT = timedelta(minutes=5)
 """Where nobody watches, an unchanged wait is said again after this long."""
 
@@ -64,6 +73,19 @@ def show(lines: Iterable[report.Line], *, stderr: bool = False) -> None:
             if line.label and row.startswith(line.label):
                 text.stylize(f"bold {_TONES[line.tone]}", 0, len(line.label))
             console.print(text, no_wrap=True, overflow="ignore", crop=False)
+
+
+def rows(table: Iterable[report.Spans]) -> None:
+    """Rows of a table on stdout, cut at the width of the terminal; whole where there is none."""
+    from rich.text import Text  # noqa: PLC0415
+
+    console = _console(stderr=False)
+    for spans in table:
+        text = Text.assemble(*((piece, _TONES[tone]) for piece, tone in spans), no_wrap=True)
+        text.rstrip()
+        if sys.stdout.isatty():
+            text.truncate(width(), overflow="ellipsis")
+        console.print(text, no_wrap=True, overflow="ignore", crop=False)
 
 
 def say(label: str, text: str, tone: report.Tone = "") -> None:

@@ -26,6 +26,10 @@ from hyp_submit.workload import SIZES, with_size
 GateMode = Literal["auto", "hyperpod", "slurm", "off"]
 
 
+Say = Callable[[str], None]
+"""Shows one line of narration."""
+
+
 @dataclass(frozen=True)
 class Ports:
     """The outside world. Readers raise Transient where looking again may help."""
@@ -35,6 +39,8 @@ class Ports:
     """Raises NotAsked where HyperPod cannot be asked from here."""
     events: Callable[[str], tuple[Event, ...]]
     """The newest events of an instance group; () where there are none to be had."""
+    ultraservers: Callable[[], Mapping[str, tuple[tuple[str, int], ...]]]
+    """The UltraServers of each instance group with their running instances; {} where they are not to be had."""
     sbatch: Callable[[Sequence[str], Mapping[str, str], str, bool], str]
     """Run sbatch: argv, environment, job token, whether it answers only when the job has ended; the job id.
 
@@ -137,6 +143,21 @@ def make_plan(cluster: Cluster, ask: Ask) -> Plan:
     return planner.plan(cluster, ask.workload, ask.request, ask.framework)
 
 
+def look_around(ports: Ports, say: Say) -> Cluster:
+    """The live cluster with HyperPod's side of it; why that is missing is said, and no error."""
+    cluster = ports.slurm()
+    try:
+        groups = ports.hyperpod().groups
+    except (NotAsked, Transient) as error:
+        say(f"instance groups are not shown: {error}")
+        return cluster
+    servers = ports.ultraservers() if groups else {}
+    return replace(
+        cluster,
+        instance_groups=tuple(replace(group, ultraservers=servers.get(group.name, ())) for group in groups),
+    )
+
+
 def plan_live(ports: Ports, ask: Ask) -> tuple[Cluster, Plan]:
     """The live cluster and the plan on it.
 
@@ -192,8 +213,6 @@ class Look:
 
 
 Show = Callable[[Look], None]
-Say = Callable[[str], None]
-"""Shows one line of narration."""
 
 
 @dataclass

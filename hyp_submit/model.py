@@ -159,6 +159,8 @@ class InstanceGroup:
     partitions: tuple[str, ...] = ()
     """SlurmConfig.PartitionNames; empty for controller and login groups and for clusters without SlurmConfig."""
     node_type: str | None = None
+    ultraservers: tuple[tuple[str, int], ...] = ()
+    """Its UltraServers, each with its instances that are there (from ListClusterNodes); () where that was not asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from hyp_submit.workload import SIZES
 
 PLAN_SCHEMA = "hyp-submit/plan/1"
 
-Tone = Literal["", "good", "warn", "bad", "dim"]
+Tone = Literal["", "good", "warn", "bad", "dim", "busy", "odd", "title"]
+Spans = tuple[tuple[str, Tone], ...]
+"""A row of a table in pieces, each with its tone; () is an empty line."""
 
 
 @dataclass(frozen=True, slots=True)

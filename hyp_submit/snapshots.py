@@ -95,6 +95,7 @@ class _WireGroup(_Wire, frozen=True, kw_only=True):
     instance_type: str | None = None
     partitions: list[str] = []
     node_type: str | None = None
+    ultraservers: dict[str, _Count] = {}
 
 
 class _WireCluster(_Wire, frozen=True, kw_only=True, omit_defaults=False):
@@ -163,6 +164,7 @@ def _cluster(wire: _WireCluster) -> Cluster:
                 one.instance_type,
                 tuple(one.partitions),
                 one.node_type,
+                tuple(one.ultraservers.items()),
             )
             for one in wire.instance_groups
         ),
@@ -282,6 +284,7 @@ def dump(cluster: Cluster) -> bytes:
                 instance_type=one.instance_type,
                 partitions=list(one.partitions),
                 node_type=one.node_type,
+                ultraservers=dict(one.ultraservers),
             )
             for one in cluster.instance_groups
         ],

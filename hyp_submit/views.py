@@ -189,7 +189,7 @@ class _Rows:
         return Row(name, nodes, seen, tally, self._worst(known), depth, loose)
 
     def _worst(self, nodes: Sequence[Node]) -> Trouble | None:
-        found = Counter((self.conditions[node.name], _plain_reason(node.reason)) for node in nodes if not node.healthy)
+        found = Counter((self.conditions[node.name], plain_reason(node.reason)) for node in nodes if not node.healthy)
         if not found:
             return None
         (worst, reason), count = max(found.items(), key=lambda item: (SEVERITY[item[0][0]], item[1]))
@@ -220,7 +220,7 @@ class _Rows:
                 yield from walk(switch, 0)
 
 
-def _plain_reason(reason: str | None) -> str | None:
+def plain_reason(reason: str | None) -> str | None:
     """The reason without the ` [root@2026-11-30T13:12:40]` that Slurm puts behind it."""
     text = (reason or "").strip()
     if text.endswith("]") and "@" in (tail := text.rpartition("[")[2]) and " " not in tail:

@@ -56,6 +56,7 @@ class World:
             slurm=self._slurm,
             hyperpod=self._hyperpod,
             events=lambda name: self.events.get(name, ()),
+            ultraservers=dict,
             sbatch=self._sbatch,
             now=lambda: self.now,
             sleep=self._sleep,
