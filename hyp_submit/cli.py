@@ -307,11 +307,22 @@ def _me() -> str:
 
 
 @app.command()
-def snapshot() -> None:
+def snapshot(
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Replace every name: of nodes, users, jobs, partitions, ...")
+    ] = False,
+    hyperpod: HyperPodName = None,
+    demo: Demo = False,
+    snapshot: SnapshotFile = None,
+) -> None:
     """Write the cluster as it is now to stdout, for --snapshot elsewhere."""
-    from hyp_submit import snapshots  # noqa: PLC0415
+    from hyp_submit import anonymous, flow, snapshots  # noqa: PLC0415
 
-    console.put(snapshots.dump(_ports(None).slurm()).decode().rstrip("\n"))
+    if demo or snapshot is not None:
+        known = _cluster(demo=demo, snapshot=snapshot)
+    else:
+        known = flow.look_around(_ports(hyperpod), lambda text: console.log("note", text, "warn"))
+    console.put(snapshots.dump(anonymous.anonymize(known) if anonymize else known).decode().rstrip("\n"))
 
 
 @app.command()
