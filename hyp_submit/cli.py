@@ -7,6 +7,7 @@ import re
 import sys
 import uuid
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from io import TextIOWrapper
 from time import sleep
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -366,13 +367,29 @@ def _ask(line: CommandLine, framework: str | None, sizes: dict[str, int | None],
 
 def _cluster(*, demo: bool, snapshot: str | None) -> Cluster:
     """The cluster that the flags name, else the one that this host belongs to."""
-    from hyp_submit import files, slurm  # noqa: PLC0415
+    from hyp_submit import files  # noqa: PLC0415
 
     if demo and snapshot is not None:
         raise UsageError("--demo and --snapshot are two clusters: give one")
     if demo:
         return files.demo()
-    return files.snapshot(snapshot) if snapshot is not None else slurm.read(_now)
+    return files.snapshot(snapshot) if snapshot is not None else _live()
+
+
+def _live() -> Cluster:
+    """The cluster that this host belongs to. What limits the view of it is said, once."""
+    from hyp_submit import slurm  # noqa: PLC0415
+
+    reading = slurm.read(_now)
+    for note in reading.notes:
+        _note(note)
+    return reading.cluster
+
+
+@cache
+def _note(text: str) -> None:
+    """A line of narration that a wait with many looks says once."""
+    console.log("note", text, "warn")
 
 
 def _now() -> datetime:
@@ -381,13 +398,11 @@ def _now() -> datetime:
 
 def _ports(hyperpod: str | None) -> Ports:
     """The real world. HyperPod is connected to at the first question."""
-    from functools import cache  # noqa: PLC0415
-
     from hyp_submit import aws, flow, slurm  # noqa: PLC0415
 
     client = cache(lambda: aws.connect(hyperpod))
     return flow.Ports(
-        slurm=lambda: slurm.read(_now),
+        slurm=_live,
         hyperpod=lambda: client().read(),
         events=lambda group: client().events(group),
         ultraservers=lambda: client().ultraservers(),

@@ -94,17 +94,27 @@ def in_table_order(members: Sequence[str], position: Mapping[str, int]) -> tuple
 def topologies(text: str, place: str = "topology.yaml") -> tuple[Topology, ...]:
     """The topologies of topology.yaml, as slurmctld prints it back: each entry one of `block`, `tree` or `flat`.
 
-    slurmctld writes all three keys into each entry, an empty or null one for a kind that it is not.
+    slurmctld writes a key for every kind into each entry, an empty or null one for a kind that it is not.
+    """
+    return topology_file(text, place)[0]
+
+
+def topology_file(text: str, place: str = "topology.yaml") -> tuple[tuple[Topology, ...], str | None]:
+    """The topologies, and the name of the one that partitions without a Topology= use; None where there is none at all.
+
+    That is the one with `cluster_default: true`, else the first (topology.yaml(5); slurmctld prints it first).
     """
     try:
         entries = _yaml(text)
     except yaml.YAMLError as error:
         raise Unreadable(f"{place}: not YAML: {' '.join(str(error).split())}") from error
     if entries is None:
-        return ()
+        return (), None
     if not isinstance(entries, list):
         raise Unreadable(f"{place}: expected a list of topologies, found {type(entries).__name__}")
-    return tuple(_topology(entry, f"{place}: $[{index}]") for index, entry in enumerate(entries))
+    found = tuple(_topology(entry, f"{place}: $[{index}]") for index, entry in enumerate(entries))
+    chosen = (topology.name for topology, entry in zip(found, entries, strict=True) if entry.get("cluster_default"))
+    return found, next(chosen, found[0].name if found else None)
 
 
 def _topology(entry: object, place: str) -> Topology:
@@ -169,24 +179,6 @@ def _list(mapping: Mapping[str, Any], key: str, place: str) -> list[Any]:
     return value
 
 
-def oneline_records(text: str) -> list[dict[str, str]]:
-    """`scontrol show ... --oneliner`: a record a line of `Key=value`; a word without `=` goes on the last value."""
-    records = []
-    for line in text.splitlines():
-        record: dict[str, str] = {}
-        key = None
-        for word in line.split(" "):
-            head, equals, tail = word.partition("=")
-            if equals and head.replace("_", "").replace(":", "").isalnum():
-                key = head
-                record[key] = tail
-            elif key is not None and word:
-                record[key] += " " + word
-        if record:
-            records.append(record)
-    return records
-
-
 # --- pyslurm -------------------------------------------------------------------------------------------------------
 
 
@@ -198,27 +190,42 @@ def pyslurm_nodes(nodes: Iterable[Any]) -> tuple[Node, ...]:
             *state(node.state or ""),
             gpus=_gpus(node.configured_gres),
             gpus_allocated=_gpus(node.allocated_gres),
-            reason=node.reason or None,
+            reason=_text(node, "reason") or None,
         )
         for node in nodes
     )
 
 
+def _text(thing: Any, attribute: str) -> str:
+    """Text of a pyslurm object; "" for none. pyslurm raises for what is not UTF-8: such bytes are replaced here."""
+    try:
+        return str(getattr(thing, attribute) or "")
+    except UnicodeDecodeError as error:
+        return bytes(error.object).decode("utf-8", "replace")
+
+
 def _gpus(gres: Mapping[str, Any] | None) -> int:
-    """The GPUs of a GRES mapping (`{"gpu:h100": 8}`)."""
-    return sum(int(count) for name, count in (gres or {}).items() if name.partition(":")[0] == "gpu")
+    """The GPUs of a GRES mapping: `{"gpu:h100": 8}`, or of what is allocated `{"gpu": 8, "gpu:h100": 8}`.
+
+    Where a plain count stands beside typed ones, it has them in it (TRES of both kinds in AccountingStorageTRES).
+    """
+    counts = {name: int(count) for name, count in (gres or {}).items() if name.partition(":")[0] == "gpu"}
+    return counts["gpu"] if "gpu" in counts else sum(counts.values())
 
 
 def pyslurm_partitions(
-    partitions: Iterable[Any], topology_of: Mapping[str, str], table: Sequence[str]
+    partitions: Iterable[Any], topology_of: Mapping[str, str], table: Sequence[str], default: str | None = None
 ) -> tuple[Partition, ...]:
-    """pyslurm's partitions; `topology_of` says which topology each names, `table` is the order of the node table."""
+    """pyslurm's partitions; `topology_of` says which topology each names, `table` is the order of the node table.
+
+    `default` is the cluster's default topology (None: it has none), which partitions that name none use.
+    """
     position = {name: place for place, name in enumerate(table)}
     return tuple(
         Partition(
             one.name,
             str(one.state or "UNKNOWN"),
-            topology_of.get(one.name),
+            topology_of.get(one.name) or default,
             in_table_order(names.expand(one.nodes or ""), position),
             bool(one.is_default),
         )
@@ -231,38 +238,43 @@ NO_LIMIT = 365 * 24 * 60
 
 
 def pyslurm_jobs(jobs: Iterable[Any]) -> tuple[Job, ...]:
-    """pyslurm's jobs, in the order given. A job without a time limit has no end: Slurm writes a limit of a year."""
-    return tuple(
-        Job(
-            id=int(job.id),
-            user=str(job.user_name or ""),
-            name=str(job.name or ""),
-            partition=str(job.partition or ""),
-            state=str(job.state or "UNKNOWN"),
-            nodes=names.expand(job.allocated_nodes or ""),
-            node_count=int(job.num_nodes or 0),
-            start_time=_moment(job.start_time),
-            end_time=_moment(job.end_time) if 0 < (job.time_limit or 0) < NO_LIMIT else None,
-            segment_size=job.segment_size or None,
-            priority=job.priority,
-            reason=None if job.state_reason in {None, "None"} else str(job.state_reason),
-            array=job.array_id or None,
-            task=_task(job),
-            het=job.heterogeneous_id or None,
-            het_offset=(job.heterogeneous_offset or 0) if job.heterogeneous_id else None,
-        )
-        for job in jobs
+    """pyslurm's jobs, in the order of their ids. A job without a time limit has no end: Slurm writes one of a year."""
+    return tuple(sorted(map(_job, jobs), key=lambda job: job.id))
+
+
+def _job(job: Any) -> Job:
+    reason = _text(job, "state_reason")
+    return Job(
+        id=int(job.id),
+        user=_text(job, "user_name"),
+        name=_text(job, "name"),
+        partition=_text(job, "partition"),
+        state=_text(job, "state") or "UNKNOWN",
+        nodes=names.expand(job.allocated_nodes or ""),
+        node_count=int(job.num_nodes or 0),
+        start_time=_moment(job.start_time),
+        end_time=_moment(job.end_time) if 0 < (job.time_limit or 0) < NO_LIMIT else None,
+        segment_size=job.segment_size or None,
+        priority=job.priority,
+        reason=None if reason in {"", "None"} else reason,
+        array=job.array_id or None,
+        task=_task(job),
+        het=job.heterogeneous_id or None,
+        het_offset=(job.heterogeneous_offset or 0) if job.heterogeneous_id else None,
     )
 
 
 def _task(job: Any) -> str | None:
-    """The task's number, or the tasks of the array that still wait; None where the job is in no array."""
+    """The task's number, or the tasks of the array that still wait; None where the job is in no array.
+
+    pyslurm takes the number 0 for no number: a job of an array with neither number nor tasks to come is its task 0.
+    """
     if not job.array_id:
         return None
-    if job.array_task_id is not None:
-        return str(job.array_task_id)
+    if not job.array_tasks_waiting:
+        return str(job.array_task_id or 0)
     limit = f"%{job.array_tasks_parallel}" if job.array_tasks_parallel else ""
-    return f"{job.array_tasks_waiting}{limit}" if job.array_tasks_waiting else None
+    return f"{job.array_tasks_waiting}{limit}"
 
 
 def _moment(seconds: Any) -> datetime | None:

@@ -17,6 +17,7 @@ from hyp_submit.model import (
     InstanceGroup,
     Job,
     Node,
+    Partition,
     Switch,
     Topology,
 )
@@ -105,6 +106,20 @@ def test_topologies() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "default"),
+    [
+        (TOPOLOGY, "default"),
+        ("- {topology: a, flat: true}\n- {topology: b, cluster_default: true, flat: true}", "b"),
+        ("- {topology: a, cluster_default: false}\n- {topology: b}", "a"),
+        ("", None),
+        ("[]", None),
+    ],
+)
+def test_the_topology_that_partitions_use_by_default(text: str, default: str | None) -> None:
+    assert decode.topology_file(text) == (decode.topologies(text), default)
+
+
 def test_no_topologies() -> None:
     assert (decode.topologies(""), decode.topologies("null"), decode.topologies("[]")) == ((), (), ())
 
@@ -150,19 +165,11 @@ def test_a_topology_of_wrong_values_is_unreadable(text: str) -> None:
         decode.topologies(text)
 
 
-# --- scontrol, pyslurm, HyperPod -----------------------------------------------------------------------------------
+# --- pyslurm, HyperPod ---------------------------------------------------------------------------------------------
 
 
-def test_oneline_records() -> None:
-    text = "PartitionName=a Topology=t Nodes=n[1-2] Reason=not so good x=1\n\nPartitionName=b   State=UP\n"
-    assert decode.oneline_records(text) == [
-        {"PartitionName": "a", "Topology": "t", "Nodes": "n[1-2]", "Reason": "not so good", "x": "1"},
-        {"PartitionName": "b", "State": "UP"},
-    ]
-
-
-def pyslurm_job(**fields: object) -> Job:
-    """The job of a pyslurm object with these fields beside those that a running job of two nodes has."""
+def pyslurm_object(**fields: object) -> SimpleNamespace:
+    """A job as pyslurm has it, with these fields beside those that a running job of two nodes has."""
     seconds = int(NOW.timestamp())
     usual = {
         "id": 7,
@@ -185,7 +192,12 @@ def pyslurm_job(**fields: object) -> Job:
         "heterogeneous_id": None,
         "heterogeneous_offset": None,
     }
-    return decode.pyslurm_jobs([SimpleNamespace(**{**usual, **fields})])[0]
+    return SimpleNamespace(**{**usual, **fields})
+
+
+def pyslurm_job(**fields: object) -> Job:
+    """The job that such an object becomes."""
+    return decode.pyslurm_jobs([pyslurm_object(**fields)])[0]
 
 
 JOB = Job(7, "a", "", "p", "RUNNING", ("n1", "n2"), 2, NOW, minutes(60), None, 1, None)
@@ -203,12 +215,60 @@ JOB = Job(7, "a", "", "p", "RUNNING", ("n1", "n2"), 2, NOW, minutes(60), None, 1
             replace(JOB, array=5, task="4-20%3"),
         ),
         ({"array_id": 5, "array_tasks_waiting": "4,6"}, replace(JOB, array=5, task="4,6")),
+        ({"array_id": 5}, replace(JOB, array=5, task="0")),  # what pyslurm 25.11 says of an array's task 0
+        ({"state_reason": "Priority"}, replace(JOB, reason="Priority")),
         ({"heterogeneous_id": 6}, replace(JOB, het=6, het_offset=0)),
         ({"heterogeneous_id": 6, "heterogeneous_offset": 1}, replace(JOB, het=6, het_offset=1)),
     ],
 )
 def test_a_job_of_pyslurm(fields: dict[str, object], job: Job) -> None:
     assert pyslurm_job(**fields) == job
+
+
+class Hostile:
+    """A pyslurm object whose text is not UTF-8: the attribute raises, as the Cython property does."""
+
+    def __init__(self, **fields: object) -> None:
+        self.__dict__.update(fields)
+
+    def __getattr__(self, name: str) -> str:
+        return b"n\xff|\xe2\x82".decode("utf-8")
+
+
+def test_text_that_is_not_utf_8_is_replaced() -> None:
+    node = Hostile(name="n1", state="IDLE+DRAIN", configured_gres={}, allocated_gres={})
+    assert decode.pyslurm_nodes([node]) == (Node("n1", "IDLE", frozenset({"DRAIN"}), reason="n\ufffd|\ufffd"),)
+
+
+@pytest.mark.parametrize(
+    ("configured", "allocated", "counts"),
+    [
+        ({}, {}, (0, 0)),
+        (None, None, (0, 0)),
+        ({"gpu": 4, "mps": 400}, {"gpu": 2}, (4, 2)),
+        ({"gpu:a": 2, "gpu:b": 1}, {"gpu:a": 1, "gpu:b": 1}, (3, 2)),
+        ({"gpu:h100": 8}, {"gpu": 8, "gpu:h100": 8}, (8, 8)),
+    ],
+)
+def test_the_gpus_of_a_node_of_pyslurm(configured: object, allocated: object, counts: tuple[int, int]) -> None:
+    node = SimpleNamespace(name="n1", state="MIXED", configured_gres=configured, allocated_gres=allocated, reason=None)
+    (found,) = decode.pyslurm_nodes([node])
+    assert (found.gpus, found.gpus_allocated) == counts
+
+
+def test_the_partitions_of_pyslurm() -> None:
+    named = SimpleNamespace(name="a", state="UP", nodes="n[2,1]", is_default=True)
+    other = SimpleNamespace(name="b", state=None, nodes=None, is_default=False)
+    assert decode.pyslurm_partitions([named, other], {"a": "big"}, ["n1", "n2"], "flat-one") == (
+        Partition("a", "UP", "big", ("n1", "n2"), default=True),
+        Partition("b", "UNKNOWN", "flat-one"),
+    )
+
+
+def test_jobs_come_in_the_order_of_their_ids() -> None:
+    usual = vars(pyslurm_object())
+    jobs = decode.pyslurm_jobs([SimpleNamespace(**{**usual, "id": number}) for number in (9, 7, 8)])
+    assert [job.id for job in jobs] == [7, 8, 9]
 
 
 def test_instance_groups_of_an_answer() -> None:
