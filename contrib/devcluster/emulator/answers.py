@@ -246,10 +246,11 @@ class Api:
         return {"Status": status} if instance.message is None else {"Status": status, "Message": instance.message}
 
     def _ultraserver(self, instance: Instance) -> Answer:
-        if instance.host not in self._layout.nodes:
+        try:
+            kind = ULTRASERVERS.get(self._layout.group_of(instance.host).instance_type)
+            block = self._layout.unit_of(instance.host)
+        except KeyError:  # a controller or login node
             return {}
-        kind = ULTRASERVERS.get(self._layout.group_of(instance.host).instance_type)
-        block = self._layout.unit_of(instance.host)
         return {} if kind is None else {"UltraServerInfo": {"Id": block.name, "Type": kind}}
 
     # Events

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from inside import conf, layout, slurm
+from inside import conf, jobs, layout, scale, slurm
 
 API_PORT = 8000
 API_LOG = Path("/var/log/hyperpod-api.log")
@@ -28,6 +28,7 @@ DEADLINE = 60.0
 
 _POLL = 0.05
 _LOG_LINES = 15
+_LOG_WIDTH = 500
 # Slurm wants an address that is not a loopback one before its daemons bind.
 _ADDRESS = "10.1.255.1"
 
@@ -46,10 +47,13 @@ def main() -> None:
     parser.add_argument("--layout", type=Path, required=True)
     parser.add_argument("--scenario", required=True, help="name, or path inside the cage")
     parser.add_argument("--speed", help="the scenario's own if not given")
+    parser.add_argument("--scale", type=int, metavar="JOBS", help="make layout and scenario; begin with JOBS jobs")
     parser.add_argument("--step-layout", choices=conf.STEP_LAYOUTS, required=True)
     args = parser.parse_args()
     try:
-        ready = _boot(args.layout, args.scenario, args.step_layout, args.speed)
+        if args.scale is not None:
+            _write_scale(args.layout)
+        ready = _boot(args.layout, args.scenario, args.step_layout, args.speed, args.scale or 0)
     except (InputError, layout.LayoutError) as error:
         _tell("refused", json.dumps(str(error)))
         sys.exit(1)
@@ -61,19 +65,28 @@ def main() -> None:
     _reap()
 
 
-def _boot(layout_file: Path, scenario: str, step_layout: str, speed: str | None) -> dict[str, object]:
+def _write_scale(layout_file: Path) -> None:
+    """Put the large cluster where a layout is given otherwise, and its scenario beside it. JSON is YAML."""
+    layout_file.write_text(json.dumps(scale.layout()), encoding="utf-8")
+    layout_file.with_name("scale.yaml").write_text(json.dumps(scale.scenario()), encoding="utf-8")
+
+
+def _boot(layout_file: Path, scenario: str, step_layout: str, speed: str | None, job_count: int) -> dict[str, object]:
     plan = layout.load(layout_file)
     emulator = [sys.executable, "-m", "emulator", "--layout", str(layout_file), "--scenario", scenario]
     _tell("step", "machine")
     _prepare_machine(plan)
     nodes = _initial_nodes(emulator)
-    _tell("step", f"slurmctld and {len(nodes)} slurmds")
+    _tell("step", f"slurmctld and {len(nodes)} {'slurmds' if plan.slurmds else 'nodes without slurmds'}")
     _start_slurm(plan, nodes, step_layout)
-    _wait_for_idle(nodes)
+    _wait_for_idle(plan, nodes)
+    if job_count:
+        _tell("step", f"{job_count} jobs")
+        jobs.fill(scale.batches(job_count))
     _tell("step", f"HyperPod API, scenario {Path(scenario).stem}")
     clock = ["--speed", speed] if speed else []
     _start_api([*emulator, *clock, "--port", str(API_PORT), "--slurm"])
-    return {"cluster": plan.cluster, "nodes": len(nodes), "api_port": API_PORT}
+    return {"cluster": plan.cluster, "nodes": len(nodes), "jobs": job_count, "api_port": API_PORT}
 
 
 def _tell(kind: str, text: str) -> None:
@@ -113,25 +126,26 @@ def _start_slurm(plan: layout.Layout, nodes: Sequence[str], step_layout: str) ->
     slurm.SlurmNodes(plan).configure(nodes)
     _run("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged")
     _run("slurmctld")
-    slurm.start_slurmds(nodes)
+    if plan.slurmds:
+        slurm.start_slurmds(nodes)
 
 
-def _wait_for_idle(nodes: Sequence[str]) -> None:
+def _wait_for_idle(plan: layout.Layout, nodes: Sequence[str]) -> None:
+    idle = "idle" if plan.slurmds else "idle~"  # powered down, to be powered up for a job
     deadline = time.monotonic() + DEADLINE
-    while (states := _states()) is None or any(states.get(name) != "idle" for name in nodes):
+    while (states := _states()) is None or any(states.get(name) != idle for name in nodes):
         if time.monotonic() > deadline:
-            raise BootError(_why_not_idle(nodes, states))
+            raise BootError(_why_not_idle(plan, states, [name for name in nodes if (states or {}).get(name) != idle]))
         time.sleep(_POLL)
 
 
-def _why_not_idle(nodes: Sequence[str], states: Mapping[str, str] | None) -> str:
+def _why_not_idle(plan: layout.Layout, states: Mapping[str, str] | None, late: Sequence[str]) -> str:
     if states is None:
         return f"slurmctld does not answer; its log ends:\n{_tail(slurm.LOGS / 'slurmctld.log')}"
-    late = [name for name in nodes if states.get(name) != "idle"]
     listing = ", ".join(f"{name} ({states.get(name, 'unknown to Slurm')})" for name in late[:_LOG_LINES])
+    daemon = f"slurmd-{late[0]}" if plan.slurmds else "slurmctld"
     return (
-        f"{len(late)} of {len(nodes)} nodes did not become idle: {listing}\n"
-        f"the log of {late[0]} ends:\n{_tail(slurm.LOGS / f'slurmd-{late[0]}.log')}"
+        f"{len(late)} nodes did not become idle: {listing}\n{daemon}.log ends:\n{_tail(slurm.LOGS / f'{daemon}.log')}"
     )
 
 
@@ -177,7 +191,7 @@ def _tail(path: Path) -> str:
 
 
 def _last_lines(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-_LOG_LINES:])
+    return "\n".join(line[:_LOG_WIDTH] for line in text.strip().splitlines()[-_LOG_LINES:])
 
 
 def _let_go_of_output() -> None:

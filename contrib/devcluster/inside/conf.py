@@ -63,8 +63,17 @@ ReturnToService=2
 KillWait=5
 InactiveLimit=0
 SlurmdTimeout=300
+"""
+_INCLUDE = "\ninclude nodes.conf\n"
 
-include nodes.conf
+
+# Nodes without a slurmd: slurmctld gives them to jobs at once, and waits ten hours for them to power up.
+_CLOUD = """\
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=INFINITE
+ResumeTimeout=36000
+ResumeRate=0
 """
 
 
@@ -73,7 +82,13 @@ def slurm_conf(layout: Layout, host: str, step_layout: str) -> str:
     select = ["CR_Core"]
     if step_layout == "25.11":
         select.append("CR_NO_DIST_TOPO_BLOCK")  # 26.05 orders a step's tasks by block unless told not to
-    return _SLURM_CONF.format(cluster=layout.cluster, host=host, select=",".join(select))
+    text = _SLURM_CONF.format(cluster=layout.cluster, host=host, select=",".join(select))
+    return text + ("" if layout.slurmds else _CLOUD) + _INCLUDE
+
+
+def client_conf(text: str) -> str:
+    """The same for clients that need no node: they read it in milliseconds however many nodes there are."""
+    return text.removesuffix(_INCLUDE)
 
 
 def cgroup_conf() -> str:
@@ -93,7 +108,12 @@ def node_names(text: str) -> tuple[str, ...]:
 
 
 def gres_conf(layout: Layout, present: Collection[str]) -> str:
-    """GPUs of each present node: the stand-in devices."""
+    """GPUs of each present node: the stand-in devices.
+
+    None without slurmds: slurmctld would read the file once for each cloud node, and nodes.conf has the counts.
+    """
+    if not layout.slurmds:
+        return ""
     lines = []
     for partition, names in _present_by_partition(layout, present):
         if names and partition.gpus:
@@ -122,10 +142,11 @@ def _present_by_partition(layout: Layout, present: Collection[str]) -> Iterator[
 
 def _node_lines(layout: Layout, present: Collection[str]) -> Iterator[str]:
     ports = {name: FIRST_SLURMD_PORT + index for index, name in enumerate(layout.nodes)}  # whoever else is there
+    state = "UNKNOWN" if layout.slurmds else "CLOUD"
     for partition, names in _present_by_partition(layout, present):
         gres = f" Gres=gpu:{partition.gpus}" if partition.gpus else ""
         for name in names:
-            yield f"NodeName={name} NodeAddr=127.0.0.1 Port={ports[name]} {_HARDWARE}{gres} State=UNKNOWN"
+            yield f"NodeName={name} NodeAddr=127.0.0.1 Port={ports[name]} {_HARDWARE}{gres} State={state}"
 
 
 def _partition_lines(layout: Layout, present: Collection[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Group:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """A whole cluster. Mappings keep the order of layout.yaml; node names are unique over all of them."""
 
@@ -69,8 +70,10 @@ class Layout:
     spines: Mapping[str, tuple[str, ...]]
     """Switches above the leaves: name -> names of their children, lowest first."""
     groups: Mapping[str, Group]
+    slurmds: bool = True
+    """Whether a slurmd runs for each node; without, jobs get nodes and begin (CONFIGURING), but never run a step."""
 
-    @property
+    @cached_property
     def nodes(self) -> tuple[str, ...]:
         """Every Slurm node, in the order of groups and of the nodes in each."""
         return tuple(name for group in self.groups.values() for name in group.nodes)
@@ -85,17 +88,19 @@ class Layout:
 
     def group_of(self, node: str) -> Group:
         """The instance group of a node; KeyError for a name that is not in the layout."""
-        for group in self.groups.values():
-            if node in group.nodes:
-                return group
-        raise KeyError(node)
+        return self._group_by_node[node]
 
     def unit_of(self, node: str) -> Unit:
         """The block, leaf switch or loose set of a node; KeyError for a name that is not in the layout."""
-        for unit in self.units.values():
-            if node in unit.nodes:
-                return unit
-        raise KeyError(node)
+        return self._unit_by_node[node]
+
+    @cached_property
+    def _group_by_node(self) -> Mapping[str, Group]:
+        return {node: group for group in self.groups.values() for node in group.nodes}
+
+    @cached_property
+    def _unit_by_node(self) -> Mapping[str, Unit]:
+        return {node: unit for unit in self.units.values() for node in unit.nodes}
 
 
 def load(path: Path) -> Layout:
@@ -126,6 +131,7 @@ def _decode(raw: dict[str, Any]) -> Layout:
         units=units,
         spines={name: tuple(entry["switches"]) for name, entry in switches.items() if "switches" in entry},
         groups={name: _group(name, entry, partitions, units) for name, entry in raw["groups"].items()},
+        slurmds=bool(raw.get("slurmds", True)),
     )
     _check(layout)
     return layout

@@ -54,7 +54,8 @@ class SlurmNodes:
                 try:
                     self.configure([*before, *new])
                     _run("scontrol", "reconfigure")
-                    start_slurmds(new)
+                    if self._layout.slurmds:
+                        start_slurmds(new)
                 except SlurmError:
                     # Nobody takes them for present then, and the next attempt finds what this one found.
                     _kill_node_processes(frozenset(new))

@@ -76,7 +76,10 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--scenario", metavar="NAME|FILE", help=scenario)
     speed = "emulated seconds in a real one (default: the scenario's)"
     up.add_argument("--speed", type=_positive, metavar="X", help=speed)
-    up.add_argument("--layout", metavar="FILE", help="nodes, blocks, partitions and groups (default layout.yaml)")
+    what = up.add_mutually_exclusive_group()
+    what.add_argument("--layout", metavar="FILE", help="nodes, blocks, partitions and groups (default layout.yaml)")
+    large = f"8,798 nodes without slurmds, and JOBS running jobs on them (default {records.SCALE_JOBS})"
+    what.add_argument("--scale", type=_count, nargs="?", const=records.SCALE_JOBS, metavar="JOBS", help=large)
     up.add_argument("--step-layout", choices=records.STEP_LAYOUTS, help="whose order of a step's tasks (default 25.11)")
 
     down = command("down", "end a cluster; nothing of it is left")
@@ -99,6 +102,12 @@ def _parser() -> argparse.ArgumentParser:
 
     command("clean", "remove the cached root folders")
     return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) > records.SCALE_JOBS:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to {records.SCALE_JOBS}, found {text!r}")
+    return int(text)
 
 
 def _positive(text: str) -> float:

@@ -18,13 +18,15 @@ from typing import IO
 from outside.errors import CannotRunError, DevclusterError, MisuseError
 from outside.processes import Process
 from outside.progress import step
-from outside.records import STATE, Record, Settings, read, write
+from outside.records import SCALE_SCENARIO, STATE, Record, Settings, read, write
 from outside.root import REPO, VENV_PYTHON
 
 _HERE = Path(__file__).resolve().parent.parent
 _REPO = _HERE.parent.parent
 _INPUTS_INSIDE = "/etc/devcluster"
 _LAYOUT_INSIDE = f"{_INPUTS_INSIDE}/layout.yaml"
+_SCALE_INSIDE = f"{_INPUTS_INSIDE}/scale.yaml"
+"""The scenario that the cage makes beside the large layout."""
 _BOOT_PATIENCE = 180.0
 """Seconds without any news from a booting cage after which it is given up; its own deadlines are shorter."""
 _KILL_PATIENCE = 30.0
@@ -115,7 +117,7 @@ def _end_holder(holder: subprocess.Popen[bytes]) -> None:
 
 def _files(settings: Settings) -> dict[str, str]:
     """What the cage is to read: path inside -> path outside."""
-    files = {_LAYOUT_INSIDE: settings.layout}
+    files = {_LAYOUT_INSIDE: settings.layout} if settings.layout else {}
     if settings.scenario_file:
         files[f"{_INPUTS_INSIDE}/scenarios/{settings.scenario_file.name}"] = settings.scenario
     return files
@@ -131,6 +133,8 @@ def _lay_inputs(inputs: Path, settings: Settings) -> list[str]:
     """Put the files that the cage is to read into `inputs`, and return the arguments of the program in it."""
     (inputs / "scenarios").mkdir(parents=True)
     scenario = settings.scenario
+    if settings.scale is not None and scenario == SCALE_SCENARIO:
+        scenario = _SCALE_INSIDE
     for inside, outside in _files(settings).items():
         shutil.copyfile(outside, inputs / Path(inside).relative_to(_INPUTS_INSIDE))
         if outside == settings.scenario:
@@ -140,6 +144,7 @@ def _lay_inputs(inputs: Path, settings: Settings) -> list[str]:
         f"--scenario={scenario}",
         f"--step-layout={settings.step_layout}",
         *([f"--speed={settings.speed}"] if settings.speed else []),
+        *([] if settings.scale is None else [f"--scale={settings.scale}"]),
     ]
 
 

@@ -29,7 +29,8 @@ def up(options: argparse.Namespace) -> int:
         if cluster.end(name):
             say(f"took away what was left of an earlier cluster {name!r}")
         record = cluster.start(name, base, settings)
-    say(f"{name} runs: {record.nodes} nodes idle, scenario {settings.scenario}")
+    jobs = f" and {record.jobs} jobs" if record.jobs else " idle"
+    say(f"{name} runs: {record.nodes} nodes{jobs}, scenario {settings.scenario}")
     say(f"try: devcluster exec{records.option(name)} -- sinfo")
     return 0
 
@@ -40,24 +41,26 @@ def _runs_already(name: str, options: argparse.Namespace) -> bool:
     if record is None or not record.serves():
         return False
     asked = _settings(options)
-    for field in ("scenario", "speed", "layout", "step_layout"):
+    for field in ("scenario", "speed", "layout", "scale", "step_layout"):
         was, now = getattr(record.settings, field), getattr(asked, field)
         if getattr(options, field) is not None and was != now:
-            what = field.replace("_", "-")
-            raise MisuseError(f"{name} runs already, with {what} {was}: devcluster down{records.option(name)} first")
+            how = f"with {field.replace('_', '-')} {was}" if was is not None else f"without --{field}"
+            raise MisuseError(f"{name} runs already, {how}: devcluster down{records.option(name)} first")
     say(f"{name} runs already: {record.nodes} nodes at the start, scenario {record.settings.scenario}")
     return True
 
 
 def _settings(options: argparse.Namespace) -> records.Settings:
-    scenario: str = options.scenario or records.DEFAULT_SCENARIO
+    large = options.scale is not None
+    scenario: str = options.scenario or (records.SCALE_SCENARIO if large else records.DEFAULT_SCENARIO)
     if "/" in scenario or scenario.endswith((".yaml", ".yml")):
         scenario = _existing(scenario, "--scenario")
     return records.Settings(
         scenario=scenario,
         speed=options.speed,
-        layout=_existing(options.layout or str(_HERE / "layout.yaml"), "--layout"),
+        layout=None if large else _existing(options.layout or str(_HERE / "layout.yaml"), "--layout"),
         step_layout=options.step_layout or records.STEP_LAYOUTS[0],
+        scale=options.scale,
     )
 
 

@@ -16,6 +16,9 @@ from outside.processes import Process
 STATE = Path("/run/hyp-submit-devcluster")
 DEFAULT_NAME = "dev"
 DEFAULT_SCENARIO = "ready"
+SCALE_SCENARIO = "scale"
+"""The large cluster's: made inside, as its layout is."""
+SCALE_JOBS = 2000
 
 STEP_LAYOUTS = ("25.11", "26.05")
 """Releases of Slurm whose order of a step's tasks can be had; the first is HyperPod's."""
@@ -24,12 +27,17 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
 class Settings(NamedTuple):
-    """How a cluster is started: absolute paths outside; `scenario` may be a bare name, and `speed` None for its own."""
+    """How a cluster is started: absolute paths outside; `scenario` may be a bare name, and `speed` None for its own.
+
+    `layout` is None where `scale` is not.
+    """
 
     scenario: str
     speed: float | None
-    layout: str
+    layout: str | None
     step_layout: str
+    scale: int | None = None
+    """Jobs that the large cluster, whose layout is made inside, begins with; None where it is not asked for."""
 
     @property
     def scenario_file(self) -> Path | None:
@@ -48,6 +56,7 @@ class Record(NamedTuple):
     ready: bool = False
     cluster: str = ""
     nodes: int = 0
+    jobs: int = 0
     api_port: int = 0
 
     def alive(self) -> bool:
