@@ -63,7 +63,8 @@ def _rows(what: str, records: Iterable[_R], parse: Callable[[_R], _T]) -> tuple[
 
 # --- nodes ---------------------------------------------------------------------------------------------------------
 
-_REASON = re.compile(r" Reason=(.*?)(?: \[[^\[\]@ ]+@[^\[\] ]*\](?P<more> {8}.*?)?)?(?= Comment=| Extra=|$)", re.DOTALL)
+_SIGNED = re.compile(r"(.*?) \[[^\[\]@ ]+@[^\[\] ]*\]( {8}.*?)?(?= Comment=| Extra=|$)")
+_UNSIGNED = re.compile(r"(.*?)()(?= Comment=| Extra=|$)")
 _NEXT_LINE = " " * 8
 """What --oneliner writes for a line break inside a reason."""
 
@@ -101,11 +102,15 @@ def _value(line: str, key: str) -> str:
 
 
 def _reason(line: str) -> str | None:
-    """The reason without who gave it and when (` [root@2026-11-30T17:19:03]`), which stands behind its first line."""
-    match = _REASON.search(line) if " Reason=" in line else None
-    if match is None:
+    """The reason without who gave it and when (` [root@2026-11-30T17:19:03]`), which stands behind its first line.
+
+    A comment and the extra field come behind the reason, and may say `Reason=` too.
+    """
+    before, _, rest = line.partition(" Reason=")
+    if not rest or " Comment=" in before or " Extra=" in before:
         return None
-    return match[1] + (match["more"] or "").replace(_NEXT_LINE, "\n") or None
+    match = _SIGNED.match(rest) or _UNSIGNED.match(rest)
+    return match and (match[1] + (match[2] or "").replace(_NEXT_LINE, "\n") or None)
 
 
 _GRES = re.compile(r"(?:gres[:/])?gpu(?::[^:,()]+)??(?::(\d+)([KMGTP]?))?(?:\([^)]*\))?")
