@@ -1,4 +1,4 @@
-"""Slurm itself: two readers of the same cluster, and sbatch to submit. The only module that loads pyslurm.
+"""Slurm, to read: two readers of the same cluster. The only module that loads pyslurm.
 
 pyslurm is the quick reader. It has no topologies at the Python level; libslurm, which it has loaded, has
 (`slurm_load_topo_config`), and `scontrol show partition` names each partition's one. Where it cannot be used, the same
@@ -17,7 +17,6 @@ import pickle
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from hyp_submit import decode, scontrol
-from hyp_submit.errors import HypSubmitError, OutcomeUnknown, Refused, Transient, Unreadable, UsageError
+from hyp_submit.errors import HypSubmitError, Transient, Unreadable, UsageError
 from hyp_submit.model import Cluster, Job, Topology
 
 _Name = Literal["pyslurm", "text"]
@@ -43,17 +42,17 @@ CONFIGURATIONS = (
     "/var/spool/slurmd/conf-cache/slurm.conf",
 )
 """Where libslurm, Debian, HyperPod and configless clients keep slurm.conf."""
-SBATCH_TIMEOUT = 120.0
-"""Seconds. Longer than the retries of Slurm's own clients (MessageTimeout, 10 s by default, a few times over)."""
 APART_TIMEOUT = 120.0
 """Seconds that a read in a process of its own may take, all retries of Slurm's included."""
 QUERY_TIMEOUT = 30.0
 """Seconds that scontrol and squeue may take."""
 
 PRIVATE = "slurm.conf keeps it from you (PrivateData); its administrator can make you an operator"
+UNREACHABLE = ("unable to contact slurm controller", "connection refused", "no route to host")
+"""What Slurm's commands say when slurmctld was not there to take their request."""
+DOUBTFUL = ("timed out", "zero bytes", "communication", "connection reset", "unexpected message")
+"""What they say when it may have taken it."""
 _DENIED = "access/permission denied"
-_UNREACHABLE = ("unable to contact slurm controller", "connection refused", "no route to host")
-_DOUBTFUL = ("timed out", "zero bytes", "communication", "connection reset", "unexpected message")
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ def read_apart() -> Cluster:
         finally:
             atexit.unregister(child.kill)
     if child.returncode != 0:
-        raise Transient(f"reading Slurm ended with {child.returncode}: {_one_line(said)}")
+        raise Transient(f"reading Slurm ended with {child.returncode}: {one_line(said)}")
     outcome: Cluster | Exception = pickle.loads(told)  # noqa: S301  from ourselves
     if isinstance(outcome, Exception):
         raise outcome
@@ -203,7 +202,7 @@ def _judge(key: tuple[str, ...]) -> Choice:
 def _try_pyslurm() -> tuple[Choice, bool]:
     """Whether pyslurm can read this Slurm, and whether that will be so as long as neither changes."""
     version = _package_version()
-    slurm = _run(["scontrol", "--version"]).strip().rpartition(" ")[2]
+    slurm = query(["scontrol", "--version"]).strip().rpartition(" ")[2]
     if version and _release(version) != _release(slurm):
         return Choice("text", f"pyslurm {version} is built for another Slurm than {slurm}"), True
     argv = [sys.executable, "-P", "-c", "from hyp_submit.slurm import probe; probe()"]
@@ -215,7 +214,7 @@ def _try_pyslurm() -> tuple[Choice, bool]:
     if done.returncode in {0, _AWAY}:
         return Choice("pyslurm", f"pyslurm {version}, for Slurm {slurm}"), done.returncode == 0
     last = (done.stderr.strip().splitlines() or [b""])[-1]
-    return Choice("text", f"pyslurm {version} ends with {done.returncode}: {_one_line(last)}"), True
+    return Choice("text", f"pyslurm {version} ends with {done.returncode}: {one_line(last)}"), True
 
 
 def _package_version() -> str:
@@ -277,12 +276,9 @@ def _in_words(error: Exception) -> str:
 
 
 def _pyslurm() -> Any:
-    try:
-        import pyslurm  # noqa: PLC0415  0.1 s, and a shared library
-    except ImportError as error:
-        raise Unreadable(
-            f"pyslurm is missing or built for another Slurm ({error}): pip install 'hyp-submit[slurm]' where Slurm is"
-        ) from error
+    """pyslurm. To be called only where `choose` or the user says so: importing it can end the process."""
+    import pyslurm  # noqa: PLC0415  0.1 s, and a shared library
+
     return pyslurm
 
 
@@ -359,7 +355,7 @@ def _loaded_library() -> str:
         for line in maps:
             if "libslurm" in (path := line.rstrip().rpartition(" ")[2]):
                 return path
-    raise Unreadable("pyslurm is loaded, but no libslurm with it")
+    raise FileNotFoundError("no libslurm in this process")
 
 
 # --- from text -----------------------------------------------------------------------------------------------------
@@ -448,7 +444,7 @@ def _plain_environment() -> Mapping[str, str]:
     return {**kept, "SLURM_TIME_FORMAT": "%s", "TZ": "UTC0", _TASK_LISTS: "0"}
 
 
-def _run(argv: Sequence[str]) -> str:
+def query(argv: Sequence[str]) -> str:
     """The output of a query of Slurm's own commands, in the user's own environment."""
     return _output(argv, _attempt(argv, None))
 
@@ -469,7 +465,7 @@ def _attempt(argv: Sequence[str], environment: Mapping[str, str] | None) -> subp
 def _output(argv: Sequence[str], done: subprocess.CompletedProcess[bytes]) -> str:
     if done.returncode == 0:
         return done.stdout.decode("utf-8", "replace")
-    said = _one_line(done.stderr)
+    said = one_line(done.stderr)
     if _away(done):
         raise Transient(f"slurmctld does not answer: {said}")
     if _DENIED in said.lower():
@@ -479,71 +475,8 @@ def _output(argv: Sequence[str], done: subprocess.CompletedProcess[bytes]) -> st
 
 def _away(done: subprocess.CompletedProcess[bytes]) -> bool:
     said = done.stderr.decode("utf-8", "replace").lower()
-    return any(sign in said for sign in (*_UNREACHABLE, *_DOUBTFUL))
+    return any(sign in said for sign in (*UNREACHABLE, *DOUBTFUL))
 
 
-def _one_line(text: bytes) -> str:
+def one_line(text: bytes) -> str:
     return " ".join(text.decode("utf-8", "replace").split()) or "no message"
-
-
-# --- submission ----------------------------------------------------------------------------------------------------
-
-
-def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str, waits: bool) -> str:
-    """Run sbatch; the job's id. `waits`: it answers only when the job has ended (`--wait`), whenever that is.
-
-    Ctrl-C does not reach it: what is submitted is submitted, and its id is told. After an answer that leaves the
-    outcome open, the queue is asked for the token. Raises Refused with Slurm's words, Transient if the job certainly
-    did not get there, OutcomeUnknown if nobody knows.
-    """
-    try:
-        process = subprocess.Popen(
-            argv, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-    except FileNotFoundError as error:
-        raise Unreadable("sbatch is not in PATH: load Slurm's module, or add its bin folder") from error
-    except OSError as error:
-        raise Refused(f"sbatch cannot be run: {error.strerror}") from error
-    try:
-        output, errors = process.communicate(timeout=None if waits else SBATCH_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return _find(token, f"sbatch gave no answer in {SBATCH_TIMEOUT:.0f} s")
-    said = _one_line(errors)
-    job = output.decode("ascii", "replace").strip().partition(";")[0]
-    if job.isdecimal():
-        return job
-    if any(sign in said.lower() for sign in _UNREACHABLE):
-        raise Transient(f"not submitted, slurmctld is away: {said}")
-    if process.returncode <= 0 or any(sign in said.lower() for sign in _DOUBTFUL):
-        return _find(token, f"sbatch ended with {process.returncode}: {said}")
-    raise Refused(said.removeprefix("sbatch: ").removeprefix("error: "))
-
-
-def _find(token: str, doubt: str) -> str:
-    """The id of the job with the token in its comment. Raises OutcomeUnknown where the queue does not show it."""
-    try:
-        queue = _run(["squeue", "--me", "--noheader", "--states=all", "--format=%A %k"])
-    except Unreadable as error:
-        raise OutcomeUnknown(f"{doubt}; {error}; look for it: squeue --me --format='%A %k' | grep {token}") from error
-    found = sorted(
-        int(job) for job, _, comment in (line.partition(" ") for line in queue.splitlines()) if token in comment
-    )
-    if not found:
-        raise OutcomeUnknown(
-            f"{doubt}; no job of yours with {token} in its comment now: look once more with "
-            f"squeue --me --format='%A %k', before you submit again"
-        )
-    return str(found[0])
-
-
-@contextmanager
-def interrupts_deferred() -> Iterator[list[int]]:
-    """Within it Ctrl-C is only noted, in the list yielded: for a step that must not stop half way."""
-    noted: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
