@@ -81,8 +81,10 @@ def _boot(layout_file: Path, scenario: str, step_layout: str, speed: str | None,
     _start_slurm(plan, nodes, step_layout)
     _wait_for_idle(plan, nodes)
     if job_count:
-        _tell("step", f"{job_count} jobs")
-        jobs.fill(scale.batches(job_count))
+        _tell("step", f"{job_count} jobs submitted")
+        jobs.submit(scale.batches(job_count))
+        _tell("step", "nodes for every job")
+        jobs.wait_for_nodes(job_count)
     _tell("step", f"HyperPod API, scenario {Path(scenario).stem}")
     clock = ["--speed", speed] if speed else []
     _start_api([*emulator, *clock, "--port", str(API_PORT), "--slurm"])

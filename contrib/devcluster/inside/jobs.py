@@ -19,28 +19,18 @@ _PATIENCE = 60.0
 _POLL = 0.5
 
 
-def fill(batches: Iterable[Batch]) -> None:
-    """Submit these, and return when every job has its nodes. Raises `SlurmError`."""
+def submit(batches: Iterable[Batch]) -> None:
+    """Submit these, several at a time. Raises `SlurmError`."""
     # On thousands of nodes sbatch takes half a second, nearly all of it for reading about nodes that it never needs.
     config = conf.client_conf((slurm.CONFIG / "slurm.conf").read_text(encoding="utf-8"))
     _CLIENT_CONFIG.parent.mkdir(exist_ok=True)
     _CLIENT_CONFIG.write_text(config, encoding="utf-8")
-    those = list(batches)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(_submit, those))
-    _wait_for_nodes(sum(batch.tasks for batch in those))
+        list(pool.map(_submit, batches))
 
 
-def _submit(batch: Batch) -> None:
-    user = pwd.getpwnam(batch.user)
-    _run(
-        ["sbatch", "--output=/dev/null", f"--chdir={user.pw_dir}", *batch.options(), "--wrap=sleep infinity"],
-        user=user.pw_uid,
-        group=user.pw_gid,
-    )
-
-
-def _wait_for_nodes(jobs: int) -> None:
+def wait_for_nodes(jobs: int) -> None:
+    """Return when so many jobs have nodes. Raises `SlurmError` when that makes no headway any more."""
     have = 0
     deadline = time.monotonic() + _PATIENCE
     while have < jobs:
@@ -50,6 +40,15 @@ def _wait_for_nodes(jobs: int) -> None:
         before, have = have, len(_run(["squeue", "--noheader", "--states=CONFIGURING,RUNNING", "--format=%A"]).split())
         if have > before:
             deadline = time.monotonic() + _PATIENCE
+
+
+def _submit(batch: Batch) -> None:
+    user = pwd.getpwnam(batch.user)
+    _run(
+        ["sbatch", "--output=/dev/null", f"--chdir={user.pw_dir}", *batch.options(), "--wrap=sleep infinity"],
+        user=user.pw_uid,
+        group=user.pw_gid,
+    )
 
 
 def _run(argv: Sequence[str], user: int | None = None, group: int | None = None) -> str:

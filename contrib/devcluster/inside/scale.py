@@ -7,7 +7,7 @@ alone that has them (`slurmds: false`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any
@@ -134,7 +134,7 @@ def _names(addresses: range) -> Iterator[str]:
         yield "ip-" + "-".join(map(str, address.to_bytes(4)))
 
 
-def _pieces(names: Iterator[str] | list[str], size: int, pieces: int) -> Iterator[list[str]]:
+def _pieces(names: Iterable[str], size: int, pieces: int) -> Iterator[list[str]]:
     supply = iter(names)
     for _ in range(pieces):
         yield list(islice(supply, size))
