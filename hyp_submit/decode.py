@@ -37,15 +37,30 @@ def _yaml(text: str) -> Any:
 
 BASES = frozenset({"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"})
 """node_states of slurm.h (25.11), without NODE_STATE_END."""
-_ALIASES = {"ALLOC": "ALLOCATED", "MIX": "MIXED", "UNK": "UNKNOWN", "FUTR": "FUTURE", "ERR": "ERROR"}
-_IMPLIED = {
-    # Compound words of node_state_string(): base and flag in one, the base being what slurmctld would otherwise say.
-    "DRAINED": ("IDLE", "DRAIN"),
-    "DRAINING": ("ALLOCATED", "DRAIN"),
-    "FAILING": ("ALLOCATED", "FAIL"),
-    "MAINT": ("IDLE", "MAINTENANCE"),
-    "COMPLETING": ("IDLE", "COMPLETING"),
+_ALIASES = {
+    # sinfo's short words for a base.
+    "ALLOC": "ALLOCATED",
+    "MIX": "MIXED",
+    "UNK": "UNKNOWN",
+    "FUTR": "FUTURE",
+    "ERR": "ERROR",
 }
+_COMPOUND = {
+    # One word for base and flag. The base is what it would be without: slurmctld has it, the word does not tell.
+    **dict.fromkeys(("DRAINED", "DRAIN"), ("IDLE", "DRAIN")),
+    **dict.fromkeys(("DRAINING", "DRNG"), ("ALLOCATED", "DRAIN")),
+    "FAIL": ("IDLE", "FAIL"),
+    **dict.fromkeys(("FAILING", "FAILG"), ("ALLOCATED", "FAIL")),
+    "MAINT": ("IDLE", "MAINTENANCE"),
+    **dict.fromkeys(("COMPLETING", "COMP"), ("IDLE", "COMPLETING")),
+    **dict.fromkeys(("RESERVED", "RESV"), ("IDLE", "RESERVED")),
+    **dict.fromkeys(("PLANNED", "PLND"), ("IDLE", "PLANNED")),
+    **dict.fromkeys(("REBOOT", "BOOT"), ("IDLE", "REBOOT_REQUESTED")),
+    **dict.fromkeys(("REBOOT^", "BOOT^"), ("DOWN", "REBOOT_ISSUED")),
+    "INVAL": ("UNKNOWN", "INVALID_REG"),
+    **dict.fromkeys(("ALLOCATED+", "ALLOC+"), ("ALLOCATED", "COMPLETING")),
+}
+"""Words of node_state_string() and node_state_string_compact() (slurm_protocol_defs.c), which is what sinfo prints."""
 _SUFFIXES = {
     "*": "NOT_RESPONDING",
     "~": "POWERED_DOWN",
@@ -53,34 +68,40 @@ _SUFFIXES = {
     "!": "POWER_DOWN",
     "%": "POWERING_DOWN",
     "$": "MAINTENANCE",
-    "@": "REBOOT_ISSUED",
-    "^": "REBOOT_REQUESTED",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
     "-": "PLANNED",
 }
-"""The suffixes of sinfo's short states (sinfo(1), NODE STATE CODES)."""
+"""The suffixes of sinfo's states (sinfo(1), NODE STATE CODES)."""
 
 
 def state(words: str | Iterable[str]) -> tuple[str, frozenset[str]]:
-    """A node's base state and flags, from `IDLE+CLOUD+DRAIN`, `idle*`, or the words as a list.
+    """A node's base state and flags, from the words joined (`IDLE+CLOUD+DRAIN`), one by one, or as sinfo has them.
 
-    UNKNOWN as the base where no word is one.
+    pyslurm and scontrol give `BASE+FLAG+...` (node_state_string_complete()), sinfo one word that hides the rest
+    (`drained*`, `mix-`). UNKNOWN as the base where no word tells one.
     """
-    base = None
+    base = implied = None
     flags: set[str] = set()
-    for raw in words.split("+") if isinstance(words, str) else words:
+    for raw in _split(words) if isinstance(words, str) else words:
         word = raw.strip().upper()
-        while word and word[-1] in _SUFFIXES:
+        while word and word[-1] in _SUFFIXES and word not in _COMPOUND:
             flags.add(_SUFFIXES[word[-1]])
             word = word[:-1]
         word = _ALIASES.get(word, word)
         if word in BASES:
             base = word
-        elif base is None and word in _IMPLIED:
-            base, flag = _IMPLIED[word]
+        elif word in _COMPOUND:
+            implied, flag = _COMPOUND[word]
             flags.add(flag)
         elif word:
             flags.add(word)
-    return base or "UNKNOWN", frozenset(flags)
+    return base or implied or "UNKNOWN", frozenset(flags)
+
+
+def _split(words: str) -> list[str]:
+    """The words of a state, of which the one word `ALLOCATED+` has the joint in it."""
+    return [words] if words.strip().upper() in _COMPOUND else words.split("+")
 
 
 def in_table_order(members: Sequence[str], position: Mapping[str, int]) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ from hyp_submit.model import (
         ("drained*", "IDLE", {"DRAIN", "NOT_RESPONDING"}),
         ("maint", "IDLE", {"MAINTENANCE"}),
         ("IDLE+COMPLETING", "IDLE", {"COMPLETING"}),
+        ("DRAINING+MIXED", "MIXED", {"DRAIN"}),
+        ("IDLE+MAINT", "IDLE", {"MAINTENANCE"}),
         ("", "UNKNOWN", set()),
         ([], "UNKNOWN", set()),
         ("PERFECTLY_FINE", "UNKNOWN", {"PERFECTLY_FINE"}),
@@ -49,6 +51,58 @@ from hyp_submit.model import (
 )
 def test_state(words: str | list[str], base: str, flags: set[str]) -> None:
     assert decode.state(words) == (base, frozenset(flags))
+
+
+SINFO = {
+    # What node_state_string() and its compact form print (sinfo's %T and %t), and what it stands for.
+    "mixed@ mix@ MIXED+REBOOT_REQUESTED": ("MIXED", {"REBOOT_REQUESTED"}),
+    "down^ DOWN+REBOOT_ISSUED": ("DOWN", {"REBOOT_ISSUED"}),
+    "reboot boot": ("IDLE", {"REBOOT_REQUESTED"}),
+    "reboot* boot*": ("IDLE", {"REBOOT_REQUESTED", "NOT_RESPONDING"}),
+    "reboot^ boot^": ("DOWN", {"REBOOT_ISSUED"}),
+    "drained drain": ("IDLE", {"DRAIN"}),
+    "drained~ drain~": ("IDLE", {"DRAIN", "POWERED_DOWN"}),
+    "draining drng": ("ALLOCATED", {"DRAIN"}),
+    "draining@ drng@": ("ALLOCATED", {"DRAIN", "REBOOT_REQUESTED"}),
+    "fail": ("IDLE", {"FAIL"}),
+    "fail*": ("IDLE", {"FAIL", "NOT_RESPONDING"}),
+    "failing failg": ("ALLOCATED", {"FAIL"}),
+    "maint": ("IDLE", {"MAINTENANCE"}),
+    "maint*": ("IDLE", {"MAINTENANCE", "NOT_RESPONDING"}),
+    "allocated$ alloc$": ("ALLOCATED", {"MAINTENANCE"}),
+    "allocated+ alloc+ ALLOCATED+COMPLETING": ("ALLOCATED", {"COMPLETING"}),
+    "completing comp": ("IDLE", {"COMPLETING"}),
+    "completing# comp#": ("IDLE", {"COMPLETING", "POWERING_UP"}),
+    "reserved resv": ("IDLE", {"RESERVED"}),
+    "planned plnd": ("IDLE", {"PLANNED"}),
+    "mixed- mix-": ("MIXED", {"PLANNED"}),
+    "idle! IDLE+POWER_DOWN": ("IDLE", {"POWER_DOWN"}),
+    "idle% IDLE+POWERING_DOWN": ("IDLE", {"POWERING_DOWN"}),
+    "future~ futr~": ("FUTURE", {"POWERED_DOWN"}),
+    "unknown* unk*": ("UNKNOWN", {"NOT_RESPONDING"}),
+    "inval": ("UNKNOWN", {"INVALID_REG"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "base", "flags"), [(word, *found) for words, found in SINFO.items() for word in words.split()]
+)
+def test_the_states_of_sinfo(word: str, base: str, flags: set[str]) -> None:
+    assert decode.state(word) == decode.state(word.upper()) == (base, frozenset(flags))
+
+
+PRINTED = (
+    "BLOCKED CLOUD COMPLETING DRAIN DYNAMIC_FUTURE DYNAMIC_NORM EXTERNAL FAIL INVALID_REG MAINTENANCE NOT_RESPONDING "
+    "PLANNED POWERED_DOWN POWERING_DOWN POWERING_UP POWER_DOWN POWER_UP REBOOT_ISSUED REBOOT_REQUESTED RESERVED UNDRAIN"
+)
+"""The flags as libslurm 26.05 prints them behind the base, in whatever order."""
+
+
+@pytest.mark.parametrize("base", sorted(decode.BASES))
+def test_every_base_with_every_two_flags_in_long_form(base: str) -> None:
+    for first, second in combinations(PRINTED.split(), 2):
+        expected = (base, frozenset({first, second}))
+        assert decode.state(f"{base}+{first}+{second}") == decode.state([second, base, first]) == expected
 
 
 FLAGS = sorted(

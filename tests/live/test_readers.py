@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from live.devcluster import DevCluster, devcluster
 
+from hyp_submit import decode
+
 pytestmark = pytest.mark.slurm
 
 TRIES = 40
@@ -199,6 +201,10 @@ def test_nodes_in_every_state_that_can_be_made(cluster: DevCluster) -> None:
         node.remarked: {"IDLE"},
     }
     assert {name: state - seen[name] for name, state in expected.items() if not state <= seen[name]} == {}
+    steady = (node.drained, node.failed, node.silent, node.wanted, node.maintained, node.reserved, node.going)
+    for name in steady:  # what sinfo says in one word is part of it
+        base, flags = decode.state(cluster.out("sinfo", "-h", "-n", name, "-o", "%T").splitlines()[0])
+        assert (base, flags - seen[name]) in {("IDLE", frozenset()), ("MIXED", frozenset()), ("ALLOCATED", frozenset())}
     reasons = both.reasons
     assert reasons[node.down] == "two\nlines, [bay 3]"
     assert reasons[node.drained] == "bad fan [bob@x] a=b State=IDLE"
