@@ -1,6 +1,17 @@
-"""`python -m hyp_submit`."""
+"""`hyp-submit` and `python -m hyp_submit`."""
 
-from hyp_submit.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it loads is Ctrl-C like any other."""
+    try:
+        from hyp_submit.cli import main as run  # noqa: PLC0415
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

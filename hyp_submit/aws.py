@@ -11,7 +11,7 @@ from typing import Any
 
 from hyp_submit import decode
 from hyp_submit.errors import NoEndpoint, NotAsked, Transient, Unreadable, UsageError
-from hyp_submit.model import Event, HyperPod
+from hyp_submit.model import Event, HyperPod, InstanceGroup
 
 RESOURCE_CONFIG = "/opt/ml/config/resource_config.json"
 """HyperPod's own description of the cluster on each node; readable by root only on most."""
@@ -49,7 +49,7 @@ class Client:
             name=str(answer.get("ClusterName", self.cluster)),
             status=str(answer.get("ClusterStatus", "Unknown")),
             continuous=answer.get("NodeProvisioningMode") == "Continuous",
-            groups=decode.instance_groups(answer),
+            groups=_decoded(answer),
             failure=answer.get("FailureMessage"),
         )
 
@@ -108,6 +108,13 @@ class Client:
         )
 
 
+def _decoded(answer: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
+    try:
+        return decode.instance_groups(answer)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise Transient(f"DescribeCluster's answer cannot be understood: {error}") from error
+
+
 def connect(cluster: str | None) -> Client:
     """A client for the cluster named, or for the one that this host belongs to.
 
@@ -132,7 +139,7 @@ def connect(cluster: str | None) -> Client:
                 "no AWS credentials here: attach the permissions of contrib/iam to the node role, or configure"
             )
         api = session.client("sagemaker", config=settings)
-    except BotoCoreError as error:
+    except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is no URL
         raise NotAsked(f"AWS cannot be asked: {error}") from error
     _check_model(api)
     return Client(name, api)
@@ -188,6 +195,8 @@ def _call(method: Any, what: str, **parameters: Any) -> dict[str, Any]:
         raise NoEndpoint(f"{what}: {error}") from error
     except (BotoCoreError, OSError) as error:
         raise Transient(f"{what}: {error}") from error
+    except (AttributeError, TypeError, ValueError) as error:  # botocore does not check that an answer is an object
+        raise Transient(f"{what}: the answer is not AWS's: {error}") from error
     return answer
 
 

@@ -49,6 +49,7 @@ _ENVIRONMENT = {
     "SBATCH_GRES": "gres",
     "SBATCH_SEGMENT_SIZE": "segment",
     "SBATCH_REQ_SWITCH": "switches",
+    "SBATCH_WAIT": "wait",
 }
 """The input variables of sbatch(1) that a plan looks at; there is none for the node count."""
 

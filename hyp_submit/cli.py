@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import uuid
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from io import TextIOWrapper
@@ -20,9 +19,11 @@ from hyp_submit import __version__, console
 from hyp_submit.errors import HypSubmitError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hyp_submit.batch import CommandLine
-    from hyp_submit.flow import Ask, Hold, Ports
-    from hyp_submit.model import Cluster
+    from hyp_submit.flow import Ask, Ports
+    from hyp_submit.model import Cluster, Plan
     from hyp_submit.views import PartitionView, Picture
 
 app = typer.Typer(
@@ -150,7 +151,7 @@ def submit(
         typer.Option(help="Whom to ask whether the partition is ready.", rich_help_panel="Waiting"),
     ] = "auto",
     require: Annotated[
-        Literal["all", "enough", "target"],
+        Literal["all", "target"],
         typer.Option(help="Which of its instance groups must be ready.", rich_help_panel="Waiting"),
     ] = "all",
     poll: Annotated[
@@ -168,7 +169,7 @@ def submit(
 
     Every option of sbatch's is taken in its own place and handed on.
     """
-    from hyp_submit import flow, report  # noqa: PLC0415
+    from hyp_submit import flow  # noqa: PLC0415
 
     hold = flow.Hold(
         mode=gate,
@@ -181,38 +182,38 @@ def submit(
     ask = _ask(ctx.obj, framework, sizes, patience)
     if ask.line.script is None and not any(option.name == "wrap" for option in ask.line.options):
         raise UsageError("which script? hyp-submit submit [OPTIONS] SCRIPT [ARGS]")
-    if any(option.name == "test-only" for option in ask.line.options):
-        raise UsageError("--test-only submits nothing: hyp-submit plan says where and when the job would start")
-    made = _hold(_ports(hyperpod), ask, hold)
+    for name, why in _NOT_SUBMITTED.items():
+        if name in ask.options:
+            raise UsageError(f"--{name} ({ask.options[name].source}) {why}")
+    with console.HoldDisplay() as display:
+        try:
+            flow.submit_when_ready(_ports(hyperpod), ask, hold, display.show, display.say, _hand_over)
+        except KeyboardInterrupt:
+            display.close()
+            console.fail("interrupted: nothing was submitted")
+            raise typer.Exit(130) from None
+
+
+_NOT_SUBMITTED = {
+    "test-only": "submits nothing: hyp-submit plan says where and when the job would start",
+    "wait": "is not supported yet: JOB=$(hyp-submit submit ...), then wait for the job by its id",
+}
+"""Options of sbatch's with which it does not simply submit and answer."""
+
+
+def _hand_over(made: Plan, sbatch: Callable[[], str]) -> str:
+    """Submit, and print the id. What would end this program meanwhile waits until Slurm has answered."""
+    from hyp_submit import report, submission  # noqa: PLC0415
+
     console.show((report.Line("warning", note.message, "warn") for note in made.warnings), stderr=True)
-    _hand_over(_ports(hyperpod), ask, made)
-
-
-def _hold(ports: Ports, ask: Ask, hold: Hold) -> Any:
-    """The plan, once the partition is ready for it."""
-    from hyp_submit import flow  # noqa: PLC0415
-
-    if hold.mode == "off":
-        return flow.plan_possible(ports.slurm(), ask)
-    try:
-        with console.HoldDisplay() as display:
-            return flow.wait_ready(ports, ask, hold, display.show, display.say)
-    except KeyboardInterrupt:
-        console.fail("interrupted: nothing was submitted")
-        raise typer.Exit(130) from None
-
-
-def _hand_over(ports: Ports, ask: Ask, made: Any) -> None:
-    """Submit, and print the id. Ctrl-C meanwhile waits until Slurm has answered."""
-    from hyp_submit import flow, report, slurm  # noqa: PLC0415
-
-    with slurm.interrupts_deferred() as interrupts:
-        job = flow.submit(ports, ask, made, os.environ, f"hyp-submit:{uuid.uuid4().hex[:12]}")
+    with submission.signals_deferred() as signals:
+        job = sbatch()
         console.put(job)
         console.say("submitted", f"job {job}, {report.summary(made)}", "good")
-    if interrupts:
-        console.say("note", f"job {job} was submitted before Ctrl-C: scancel {job} takes it back", "warn")
-        raise KeyboardInterrupt
+    if signals:
+        console.say("note", f"job {job} was submitted before the signal: scancel {job} takes it back", "warn")
+        raise typer.Exit(128 + signals[0])
+    return job
 
 
 PartitionName = Annotated[str | None, typer.Argument(metavar="[PARTITION]", help="Only this one.", show_default=False)]
@@ -398,7 +399,7 @@ def _now() -> datetime:
 
 def _ports(hyperpod: str | None) -> Ports:
     """The real world. HyperPod is connected to at the first question."""
-    from hyp_submit import aws, flow, slurm  # noqa: PLC0415
+    from hyp_submit import aws, flow, submission  # noqa: PLC0415
 
     client = cache(lambda: aws.connect(hyperpod))
     return flow.Ports(
@@ -406,7 +407,9 @@ def _ports(hyperpod: str | None) -> Ports:
         hyperpod=lambda: client().read(),
         events=lambda group: client().events(group),
         ultraservers=lambda: client().ultraservers(),
-        sbatch=slurm.sbatch,
+        sbatch=submission.sbatch,
+        find=submission.find,
+        environment=os.environ,
         now=_now,
         sleep=sleep,
     )

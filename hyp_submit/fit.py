@@ -66,9 +66,9 @@ class Room:
 
     def moments(self) -> list[datetime]:
         """When healthy nodes of the partition come free, soonest first; without those whose end is not known."""
-        ends = {
-            self.release.get(node.name) for nodes in self.members for node in nodes if node.healthy and not node.free
-        }
+        free = self.cluster.is_free
+        busy = (node for nodes in self.members for node in nodes if node.healthy and not free(node))
+        ends = {self.release.get(node.name) for node in busy}
         return sorted(end for end in ends if end is not None)
 
     def free_at(self, moment: datetime) -> Callable[[Node], bool]:
@@ -76,7 +76,7 @@ class Room:
 
         def good(node: Node) -> bool:
             end = self.release.get(node.name)
-            return node.free or (node.healthy and end is not None and end <= moment)
+            return self.cluster.is_free(node) or (node.healthy and end is not None and end <= moment)
 
         return good
 
@@ -120,7 +120,7 @@ def fit(room: Room, placer: Placer, *, possible: bool) -> Fit:
         return placer(room.counts(good))
 
     now = room.cluster.taken_at
-    free: Callable[[Node], bool] = lambda node: node.free  # noqa: E731
+    free = room.cluster.is_free
     healthy: Callable[[Node], bool] = lambda node: node.healthy  # noqa: E731
     placed = attempt(free)
     if placed is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import PurePath
 from typing import Literal
 
@@ -20,7 +22,17 @@ from hyp_submit.errors import (
     UsageError,
     WillNotBeReady,
 )
-from hyp_submit.model import Cluster, Event, Framework, HyperPod, Open, Plan, Request, Workload
+from hyp_submit.model import (
+    Cluster,
+    Event,
+    Framework,
+    HyperPod,
+    InstanceGroup,
+    Open,
+    Plan,
+    Request,
+    Workload,
+)
 from hyp_submit.workload import SIZES, with_size
 
 GateMode = Literal["auto", "hyperpod", "slurm", "off"]
@@ -41,11 +53,12 @@ class Ports:
     """The newest events of an instance group; () where there are none to be had."""
     ultraservers: Callable[[], Mapping[str, tuple[tuple[str, int], ...]]]
     """The UltraServers of each instance group with their running instances; {} where they are not to be had."""
-    sbatch: Callable[[Sequence[str], Mapping[str, str], str, bool], str]
-    """Run sbatch: argv, environment, job token, whether it answers only when the job has ended; the job id.
-
-    Raises Refused or OutcomeUnknown.
-    """
+    sbatch: Callable[[Sequence[str], Mapping[str, str], str], str]
+    """Run sbatch: argv, environment, job token; the job id. Raises Refused, OutcomeUnknown, or Transient."""
+    find: Callable[[str], str | None]
+    """The id of the job with that token, where there is one. Raises Unreadable."""
+    environment: Mapping[str, str]
+    """The environment that the job is submitted from."""
     now: Callable[[], datetime]
     sleep: Callable[[float], None]
 
@@ -224,26 +237,30 @@ class _Gate:
     hold: Hold
     say: Say
     latch: gate.Latch = field(default_factory=gate.Latch)
-    asks_hyperpod: bool = False
-    looked: bool = False
+    read: bool = False
+    """Whether Slurm could be read: from then on trouble is waited out."""
+    asks_hyperpod: bool | None = None
+    """None until it is known whether HyperPod can be asked."""
 
     def look(self) -> Look:
         """Raises Transient where this look could not be made."""
         cluster = self.ports.slurm()
+        self.read = True
         hyperpod = self._hyperpod()
         if hyperpod is not None:
             cluster = replace(cluster, instance_groups=hyperpod.groups)
         seen, plan = observe(self.ports.now(), cluster, self.ask, hyperpod)
-        self.looked = True
-        if plan is not None and not plan.fit.possible and not seen.groups:
+        if plan is not None and not plan.fit.possible and not self.latch.counts and _complete(seen.groups or ()):
             raise CannotFit("; ".join(note.message for note in plan.errors))
         decision, self.latch = gate.look(seen, self.latch, self.hold.require)
         return Look(seen, decision, plan)
 
+    def unsettle(self) -> None:
+        """Something went wrong: what was ready must be seen to be so again, twice."""
+        self.latch = replace(self.latch, waited=True, good=0)
+
     def _hyperpod(self) -> HyperPod | None:
-        if self.hold.mode == "slurm":
-            return None
-        if self.looked and not self.asks_hyperpod:
+        if self.hold.mode == "slurm" or self.asks_hyperpod is False:
             return None
         try:
             answer = self.ports.hyperpod()
@@ -251,11 +268,18 @@ class _Gate:
             if self.asks_hyperpod:
                 raise Transient(str(error)) from error
             if self.hold.mode == "hyperpod":
+                self.read = False
                 raise
             self.say(f"HyperPod is not asked, waiting on Slurm alone: {error}")
+            self.asks_hyperpod = False
             return None
         self.asks_hyperpod = True
         return answer
+
+
+def _complete(groups: Sequence[InstanceGroup]) -> bool:
+    """Whether the groups are as large as they aim to be, and aim at something: nothing failed, nothing is to come."""
+    return all(group.status == "InService" and 0 < group.target <= group.current for group in groups)
 
 
 def observe(
@@ -286,23 +310,74 @@ def observe(
     )
 
 
+HandOver = Callable[[Plan, Callable[[], str]], str]
+"""Told a plan and how to submit it, does so and says the job's id."""
+
+
+def submit_when_ready(ports: Ports, ask: Ask, hold: Hold, show: Show, say: Say, hand_over: HandOver) -> str:
+    """Wait until the partition is ready for the job, then hand it over; the job's id.
+
+    A slurmctld that goes away at that moment, with the job not there, is trouble like any other during a wait: the
+    wait goes on, and the queue is asked for the job before it is submitted once more. Raises what `wait_ready` and
+    sbatch do.
+    """
+    submission = _Submission(ports, ask)
+    if hold.mode == "off":
+        made = plan_possible(ports.slurm(), ask)
+        return hand_over(made, lambda: submission.submit(made))
+    door = _Gate(ports, ask, hold, say)
+    started = ports.now()
+    while True:
+        plan = _wait(door, started, show)
+        try:
+            return hand_over(plan, partial(submission.submit, plan))
+        except Transient as error:
+            if not hold.wait:
+                raise
+            say(f"{error}; still holding")
+            door.unsettle()
+
+
+@dataclass
+class _Submission:
+    """One job on its way to Slurm: however often it is tried, it is one job."""
+
+    ports: Ports
+    ask: Ask
+    token: str = field(default_factory=lambda: f"hyp-submit:{uuid.uuid4().hex[:12]}")
+    """Goes into the job's comment, so that it can be found again."""
+    tried: bool = False
+
+    def submit(self, plan: Plan) -> str:
+        """Hand the job to Slurm, once; the job id."""
+        if self.tried and (found := self.ports.find(self.token)) is not None:
+            return found
+        self.tried = True
+        comment = self.ask.options.get("comment")
+        argv = batch.sbatch_argv(plan, self.ask.line, self.token, comment.value if comment else None)
+        return self.ports.sbatch(argv, batch.environment(self.ports.environment, plan), self.token)
+
+
 def wait_ready(ports: Ports, ask: Ask, hold: Hold, show: Show, say: Say) -> Plan:
     """Wait until the partition is ready for the job; the plan as it is then.
 
     Raises WillNotBeReady, TimedOutWaiting (also when not ready and not told to wait), CannotFit, and whatever a first
-    look that cannot be made raises. Trouble after the first look is waited out.
+    look raises that cannot be made: after it, or once Slurm could be read, trouble is waited out.
     """
-    started = ports.now()
-    door = _Gate(ports, ask, hold, say)
+    return _wait(_Gate(ports, ask, hold, say), ports.now(), show)
+
+
+def _wait(door: _Gate, started: datetime, show: Show) -> Plan:
+    ports, hold = door.ports, door.hold
     while True:
         waited = ports.now() - started
         try:
             found = door.look()
         except Transient as error:
-            if not door.looked or not hold.wait:
+            if not door.read or not hold.wait:
                 raise
             found = Look(None, None, None, trouble=str(error))
-            door.latch = replace(door.latch, waited=True, good=0)
+            door.unsettle()
         found = replace(found, waited=waited)
         if isinstance(found.decision, gate.Failed):
             raise WillNotBeReady(_with_reason(ports, found))
@@ -315,12 +390,15 @@ def wait_ready(ports: Ports, ask: Ask, hold: Hold, show: Show, say: Say) -> Plan
             raise TimedOutWaiting(f"not ready after {round(waited.total_seconds())} s: {_why(found)}")
         pause = hold.poll * random.uniform(0.8, 1.2)  # noqa: S311  jitter, so that many waiters do not ask at once
         pause = pause if left is None else min(pause, left)
-        if found.seen is not None and found.seen.groups:
-            found = replace(
-                found, events=tuple(event for group in found.seen.groups for event in ports.events(group.name))
-            )
-        show(replace(found, next_in=pause))
+        show(replace(found, next_in=pause, events=_events(ports, found)))
         ports.sleep(pause.total_seconds())
+
+
+def _events(ports: Ports, found: Look) -> tuple[Event, ...]:
+    """The newest events of the groups that a look found, newest first."""
+    groups = (found.seen.groups if found.seen else None) or ()
+    events = [event for group in groups for event in ports.events(group.name)]
+    return tuple(sorted(events, key=lambda event: event.at, reverse=True))
 
 
 def _why(found: Look) -> str:
@@ -332,19 +410,7 @@ def _why(found: Look) -> str:
 def _with_reason(ports: Ports, found: Look) -> str:
     """The failure, with what the newest bad event of its groups says."""
     why = found.decision.why if isinstance(found.decision, gate.Failed) else ""
-    groups = found.seen.groups if found.seen else None
-    events = [event for group in groups or () for event in ports.events(group.name) if event.level != "Info"]
-    if not events:
+    event = next((event for event in _events(ports, found) if event.level != "Info"), None)
+    if event is None:
         return why
-    event = max(events, key=lambda event: event.at)
     return f"{why}; last event: {event.text}{': ' + event.reason if event.reason else ''}"
-
-
-# --- submit --------------------------------------------------------------------------------------------------------
-
-
-def submit(ports: Ports, ask: Ask, plan: Plan, environment: Mapping[str, str], token: str) -> str:
-    """Hand the job to Slurm, once; the job id. `token` goes into the job's comment, so that it can be found again."""
-    comment = ask.options.get("comment")
-    argv = batch.sbatch_argv(plan, ask.line, token, comment.value if comment else None)
-    return ports.sbatch(argv, batch.environment(environment, plan), token, "wait" in ask.options)

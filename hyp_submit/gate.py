@@ -15,8 +15,8 @@ from typing import Literal
 
 from hyp_submit.model import Fit, InstanceGroup
 
-Require = Literal["all", "enough", "target"]
-"""all: every group of the partition InService; enough: those InService hold the job; target: all at TargetCount."""
+Require = Literal["all", "target"]
+"""all: every group of the partition InService, with MinCount met; target: all at TargetCount."""
 
 LOOKS_IN_A_ROW = 2
 """After any wait: the API and Slurm disagree for minutes after a change, so one good look may be a lucky one."""
@@ -82,7 +82,7 @@ def look(seen: Observation, latch: Latch, require: Require = "all") -> tuple[Dec
     failure = _failure(seen, latch, rolled_back)
     if failure is not None:
         return Failed(failure), latch
-    waits = [*_slurm_waits(seen), *_group_waits(seen, latch, require)]
+    waits = [*_slurm_waits(seen), *_group_waits(seen, require)]
     if waits:
         return Wait(tuple(waits)), replace(latch, waited=True, good=0)
     good = latch.good + 1
@@ -143,12 +143,7 @@ def _slurm_waits(seen: Observation) -> list[str]:
     return []
 
 
-def _fell(group: InstanceGroup, latch: Latch) -> bool:
-    """Whether the group aims at less than it once did."""
-    return group.target < latch.counts.get(group.name, (0, 0))[1]
-
-
-def _group_waits(seen: Observation, latch: Latch, require: Require) -> list[str]:
+def _group_waits(seen: Observation, require: Require) -> list[str]:
     """What the instance groups still lack.
 
     An InService group has met its MinCount; a later dip under it, or Degraded, holds back only a job that lacks its
@@ -160,12 +155,9 @@ def _group_waits(seen: Observation, latch: Latch, require: Require) -> list[str]
         # The mode before continuous provisioning: a group that cannot be filled takes the whole update back.
         return ["the HyperPod cluster is RollingBack"]
     steady = [group for group in seen.groups if group.status in {"InService", "Degraded"}]
-    if require == "enough":
-        have = sum(group.current for group in steady)
-        return [] if have >= seen.nodes else [f"groups InService have {have} of {seen.nodes} instances"]
     waits = [_counts(group) for group in seen.groups if group not in steady]
-    # After a decrease the surplus is terminated: a job that lands on it is lost with it.
-    waits += [_counts(group) for group in steady if group.current > group.target and _fell(group, latch)]
+    # The surplus of a rollback, or of a person's decrease, is terminated: a job that lands on it is lost with it.
+    waits += [f"{_counts(group)}, scaling down" for group in steady if group.current > group.target]
     if require == "target":
         waits += [_counts(group) for group in steady if group.current < group.target]
     return waits

@@ -50,7 +50,7 @@ class Node:
 
     @property
     def free(self) -> bool:
-        """Whether a whole-node job could start here now."""
+        """Whether its state would let a whole-node job start here now; `Cluster.is_free` knows the jobs, too."""
         return self.healthy and self.base == "IDLE" and not self.flags & BUSY_FLAGS
 
     @property
@@ -212,6 +212,15 @@ class Cluster:
     def position(self) -> Mapping[str, int]:
         """Each node's place in slurmctld's node table."""
         return {node.name: place for place, node in enumerate(self.nodes)}
+
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """Nodes that a job has, whatever their own state says: those of a suspended job are IDLE."""
+        return frozenset(name for job in self.jobs if job.holds_nodes for name in job.nodes)
+
+    def is_free(self, node: Node) -> bool:
+        """Whether a whole-node job could start on the node now."""
+        return node.free and node.name not in self.held
 
     @cached_property
     def partition(self) -> Mapping[str, Partition]:

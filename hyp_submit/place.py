@@ -95,12 +95,16 @@ def _fill(left: Sequence[int], subs: Sequence[range], wanted: int) -> Taken:
     return taken
 
 
-def _tightest(free: Sequence[int], wanted: int) -> int:
-    """The index of the least `free` that suffices, or of the most where none does; the later one on a tie."""
-    enough = [(count, -place) for place, count in enumerate(free) if count >= wanted]
+def _tightest(free: Sequence[int], wanted: int, *, first: bool = False) -> int:
+    """The index of the least `free` that suffices, or of the most where none does.
+
+    On a tie the later one, as topology/block has it, or the first, as topology/tree has it.
+    """
+    places = range(len(free) - 1, -1, -1) if not first else range(len(free))
+    enough = [place for place in places if free[place] >= wanted]
     if enough:
-        return -min(enough)[1]
-    return max((count, place) for place, count in enumerate(free))[1]
+        return min(enough, key=free.__getitem__)
+    return max(places, key=free.__getitem__)
 
 
 def whole_segments(free: Sequence[int], segment: int, base: int) -> int:
@@ -150,7 +154,7 @@ def _fewest(free: Sequence[int], under: Sequence[int], wanted: int) -> Taken:
     taken: Taken = {}
     rest = [leaf for leaf in under if free[leaf]]
     while wanted > 0:
-        leaf = rest.pop(_tightest([free[leaf] for leaf in rest], wanted))
+        leaf = rest.pop(_tightest([free[leaf] for leaf in rest], wanted, first=True))
         taken[leaf] = min(wanted, free[leaf])
         wanted -= taken[leaf]
     return taken

@@ -196,7 +196,7 @@ def _block_candidate(room: Room, job: _Job, segment: int | None, request: Reques
     return Candidate(
         segment=segment,
         needed=count,
-        free=whole_segments(room.counts(lambda node: node.free), per_piece, base),
+        free=whole_segments(room.counts(room.cluster.is_free), per_piece, base),
         healthy=whole_segments(room.counts(lambda node: node.healthy), per_piece, base),
         total=whole_segments(whole, per_piece, base),
         spare=_spare(room, found),
@@ -338,7 +338,7 @@ def _plan_tree(room: Room, job: _Job, request: Request, notes: list[Note]) -> Pl
         return Candidate(
             segment=None,
             needed=1,
-            free=whole_segments(room.counts(lambda node: node.free), job.nodes, job.nodes),
+            free=whole_segments(room.counts(room.cluster.is_free), job.nodes, job.nodes),
             healthy=whole_segments(room.counts(lambda node: node.healthy), job.nodes, job.nodes),
             total=whole_segments(whole, job.nodes, job.nodes),
             spare=_spare(room, found),
@@ -413,7 +413,7 @@ def _plan_flat(room: Room, job: _Job, request: Request, notes: list[Note]) -> Pl
     chosen = Candidate(
         segment=None,
         needed=1,
-        free=room.counts(lambda node: node.free)[0] // job.nodes,
+        free=room.counts(room.cluster.is_free)[0] // job.nodes,
         healthy=room.counts(lambda node: node.healthy)[0] // job.nodes,
         total=everything // job.nodes,
         spare=_spare(room, found),
@@ -493,7 +493,7 @@ def _finish(
         census=Census(
             total=sum(room.counts(lambda _: True)),
             healthy=sum(room.counts(lambda node: node.healthy)),
-            free=sum(room.counts(lambda node: node.free)),
+            free=sum(room.counts(room.cluster.is_free)),
             coming=room.missing,
         ),
         workload=job.workload,

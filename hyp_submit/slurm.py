@@ -17,7 +17,6 @@ import pickle
 import re
 import secrets
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from hyp_submit import decode, scontrol
-from hyp_submit.errors import HypSubmitError, OutcomeUnknown, Refused, Transient, Unreadable, UsageError
+from hyp_submit.errors import HypSubmitError, Transient, Unreadable, UsageError
 from hyp_submit.model import Cluster, Job, Topology
 
 _Name = Literal["pyslurm", "text"]
@@ -43,8 +42,6 @@ CONFIGURATIONS = (
     "/var/spool/slurmd/conf-cache/slurm.conf",
 )
 """Where libslurm, Debian, HyperPod and configless clients keep slurm.conf."""
-SBATCH_TIMEOUT = 120.0
-"""Seconds. Longer than the retries of Slurm's own clients (MessageTimeout, 10 s by default, a few times over)."""
 APART_TIMEOUT = 120.0
 """Seconds that a read in a process of its own may take, all retries of Slurm's included."""
 QUERY_TIMEOUT = 30.0
@@ -483,66 +480,3 @@ def _away(done: subprocess.CompletedProcess[bytes]) -> bool:
 
 def one_line(text: bytes) -> str:
     return " ".join(text.decode("utf-8", "replace").split()) or "no message"
-
-
-# --- submission ----------------------------------------------------------------------------------------------------
-
-
-def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str, waits: bool) -> str:
-    """Run sbatch; the job's id. `waits`: it answers only when the job has ended (`--wait`), whenever that is.
-
-    Ctrl-C does not reach it: what is submitted is submitted, and its id is told. After an answer that leaves the
-    outcome open, the queue is asked for the token. Raises Refused with Slurm's words, Transient if the job certainly
-    did not get there, OutcomeUnknown if nobody knows.
-    """
-    try:
-        process = subprocess.Popen(
-            argv, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
-    except FileNotFoundError as error:
-        raise Unreadable("sbatch is not in PATH: load Slurm's module, or add its bin folder") from error
-    except OSError as error:
-        raise Refused(f"sbatch cannot be run: {error.strerror}") from error
-    try:
-        output, errors = process.communicate(timeout=None if waits else SBATCH_TIMEOUT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return _find(token, f"sbatch gave no answer in {SBATCH_TIMEOUT:.0f} s")
-    said = one_line(errors)
-    job = output.decode("ascii", "replace").strip().partition(";")[0]
-    if job.isdecimal():
-        return job
-    if any(sign in said.lower() for sign in UNREACHABLE):
-        raise Transient(f"not submitted, slurmctld is away: {said}")
-    if process.returncode <= 0 or any(sign in said.lower() for sign in DOUBTFUL):
-        return _find(token, f"sbatch ended with {process.returncode}: {said}")
-    raise Refused(said.removeprefix("sbatch: ").removeprefix("error: "))
-
-
-def _find(token: str, doubt: str) -> str:
-    """The id of the job with the token in its comment. Raises OutcomeUnknown where the queue does not show it."""
-    try:
-        queue = query(["squeue", "--me", "--noheader", "--states=all", "--format=%A %k"])
-    except Unreadable as error:
-        raise OutcomeUnknown(f"{doubt}; {error}; look for it: squeue --me --format='%A %k' | grep {token}") from error
-    found = sorted(
-        int(job) for job, _, comment in (line.partition(" ") for line in queue.splitlines()) if token in comment
-    )
-    if not found:
-        raise OutcomeUnknown(
-            f"{doubt}; no job of yours with {token} in its comment now: look once more with "
-            f"squeue --me --format='%A %k', before you submit again"
-        )
-    return str(found[0])
-
-
-@contextmanager
-def interrupts_deferred() -> Iterator[list[int]]:
-    """Within it Ctrl-C is only noted, in the list yielded: for a step that must not stop half way."""
-    noted: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)

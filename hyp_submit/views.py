@@ -184,7 +184,9 @@ class _Rows:
 
     def _row(self, name: str, nodes: tuple[str, ...], *, depth: int = 0, loose: bool = False) -> Row:
         known = [node for member in nodes if (node := self.cluster.node.get(member)) is not None]
-        tally = Tally(len(nodes), sum(node.healthy for node in known), 0 if loose else sum(node.free for node in known))
+        tally = Tally(
+            len(nodes), sum(node.healthy for node in known), 0 if loose else sum(map(self.cluster.is_free, known))
+        )
         seen = tuple(self.conditions.get(member, Condition.UNKNOWN) for member in nodes)
         return Row(name, nodes, seen, tally, self._worst(known), depth, loose)
 

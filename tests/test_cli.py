@@ -177,7 +177,7 @@ def test_a_plan_that_can_never_fit_is_exit_4_with_its_json(run: Run) -> None:
         ("submit --timeout 5x -N2 --wrap true", "--timeout 5x: not a duration; write 30s, 15m, 6h, 2d or inf"),
         (
             "submit --test-only -N2 --wrap true",
-            "--test-only submits nothing: hyp-submit plan says where and when the job would start",
+            "--test-only (command line) submits nothing: hyp-submit plan says where and when the job would start",
         ),
     ],
 )

@@ -14,6 +14,8 @@ from hyp_submit.errors import (
     HypSubmitError,
     NoEndpoint,
     NotAsked,
+    OutcomeUnknown,
+    Refused,
     TimedOutWaiting,
     Transient,
     Unreadable,
@@ -49,6 +51,12 @@ class World:
     slurm_looks: int = 0
     hyperpod_looks: int = 0
     slept: list[float] = field(default_factory=list)
+    sbatch: Sequence[str | HypSubmitError] = ("42",)
+    queue: Mapping[str, str] = field(default_factory=dict)
+    """Jobs by their token; "any": whatever the token."""
+    said: list[str] = field(default_factory=list)
+    found: list[str] = field(default_factory=list)
+    """The tokens that were looked for."""
     submitted: list[tuple[Sequence[str], Mapping[str, str], str]] = field(default_factory=list)
 
     def ports(self) -> Ports:
@@ -58,6 +66,8 @@ class World:
             events=lambda name: self.events.get(name, ()),
             ultraservers=dict,
             sbatch=self._sbatch,
+            find=self._find,
+            environment={"HOME": "/h", "SLURM_JOB_ID": "7"},
             now=lambda: self.now,
             sleep=self._sleep,
         )
@@ -76,10 +86,16 @@ class World:
             raise answer
         return answer
 
-    def _sbatch(self, argv: Sequence[str], environment: Mapping[str, str], token: str, waits: bool) -> str:
-        assert not waits
+    def _sbatch(self, argv: Sequence[str], environment: Mapping[str, str], token: str) -> str:
         self.submitted.append((argv, environment, token))
-        return "42"
+        answer = self.sbatch[min(len(self.submitted), len(self.sbatch)) - 1]
+        if isinstance(answer, HypSubmitError):
+            raise answer
+        return answer
+
+    def _find(self, token: str) -> str | None:
+        self.found.append(token)
+        return self.queue.get(token, self.queue.get("any"))
 
     def _sleep(self, seconds: float) -> None:
         assert seconds > 0
@@ -102,6 +118,15 @@ class Held:
 
 
 ASK = Ask(CommandLine((), (), "train.sh", ()), Workload(), Request(partition="part", nodes=8))
+
+
+def submitted(world: World, settings: Hold | None = None, ask: Ask = ASK) -> str:
+    """Hold and submit; the job's id."""
+
+    def hand_over(plan: Plan, submit: Callable[[], str]) -> str:
+        return submit()
+
+    return flow.submit_when_ready(world.ports(), ask, settings or Hold(), lambda _: None, world.said.append, hand_over)
 
 
 def hold(world: World, settings: Hold | None = None, ask: Ask = ASK) -> Held:
@@ -181,9 +206,14 @@ def test_a_first_look_that_cannot_be_made_raises(error: HypSubmitError) -> None:
     assert (hold(world).error, world.slept) == (error, [])
 
 
-def test_a_hyperpod_that_is_away_at_the_first_look_raises() -> None:
+def test_a_hyperpod_that_is_away_at_the_first_look_is_waited_for() -> None:
+    held = hold(World(hyperpod=[Transient("AWS answers ServiceUnavailable"), READY]))
+    assert ([look.trouble for look in held.shown[:1]], held.exit_code) == (["AWS answers ServiceUnavailable"], 0)
+
+
+def test_with_no_wait_it_is_not() -> None:
     error = Transient("AWS answers ServiceUnavailable")
-    assert hold(World(hyperpod=[error])).error is error
+    assert hold(World(hyperpod=[error]), Hold(wait=False)).error is error
 
 
 def test_the_wait_ends_at_its_timeout() -> None:
@@ -237,9 +267,9 @@ def test_slurm_mode_never_asks_hyperpod() -> None:
 
 
 def test_require_is_handed_to_the_gate() -> None:
-    world = World(hyperpod=[hyperpod(group(), group("Creating", 0, 8, 8, name="w2"))])
-    assert hold(world, Hold(require="enough")).exit_code == 0
-    assert hold(world, Hold(require="all", wait=False)).exit_code == 6
+    world = World(hyperpod=[hyperpod(group(current=8, target=12))])
+    assert hold(world, Hold(require="all")).exit_code == 0
+    assert hold(world, Hold(require="target", wait=False)).exit_code == 6
 
 
 # --- failures ------------------------------------------------------------------------------------------------------
@@ -437,39 +467,77 @@ def test_none_over_an_option_in_the_script_is_refused_for_it_would_not_hold() ->
     assert str(caught.value) == "--segment none: train.sh:2 says --segment=4, take that line out"
 
 
+def call(world: World) -> list[str]:
+    """The words of the one sbatch that was called, with TOKEN for its token."""
+    ((argv, _, token),) = world.submitted
+    return [word.replace(token, "TOKEN") for word in argv]
+
+
 def test_the_comment_of_the_script_is_kept_beside_the_token() -> None:
     script = "#!/bin/bash\n#SBATCH --nodes=8 --partition=part --comment=budget-7\nsrun x\n"
-    world = World()
-    ask = read(script=script)
-    flow.submit(world.ports(), ask, flow.make_plan(FULL, ask), {}, "token:1")
-    assert "--comment=budget-7 token:1" in world.submitted[0][0]
+    submitted(world := World(), ask=read(script=script))
+    assert "--comment=budget-7 TOKEN" in call(world)
 
 
 # --- submit --------------------------------------------------------------------------------------------------------
 
 
 def test_submit_hands_the_job_over_once() -> None:
-    world = World()
     line = split(("-J", "run", "-N8", "train.sh", "--lr", "1"), {})
-    plan = flow.make_plan(FULL, replace(ASK, line=line))
-    job = flow.submit(world.ports(), replace(ASK, line=line), plan, {"HOME": "/h", "SLURM_JOB_ID": "7"}, "token:1")
-    assert job == "42"
-    assert world.submitted == [
-        (
-            [
-                *("sbatch", "--parsable", "-J", "run", "-N8", "--partition=part", "--segment=4"),
-                *("--comment=token:1", "train.sh", "--lr", "1"),
-            ],
-            {"HOME": "/h"},
-            "token:1",
-        )
+    assert submitted(world := World(), ask=replace(ASK, line=line)) == "42"
+    assert call(world) == [
+        *("sbatch", "--parsable", "-J", "run", "-N8", "--partition=part", "--segment=4"),
+        *("--comment=TOKEN", "train.sh", "--lr", "1"),
     ]
+    assert world.submitted[0][1] == {"HOME": "/h"}
 
 
 def test_a_flat_job_is_submitted_without_a_topology_option() -> None:
-    world = World()
-    plan = flow.make_plan(flat_cluster("........"), ASK)
-    flow.submit(world.ports(), ASK, plan, {}, "token:1")
-    assert world.submitted[0][0] == [
-        *("sbatch", "--parsable", "--partition=part", "--nodes=8", "--comment=token:1", "train.sh")
-    ]
+    submitted(world := World(slurm=[flat_cluster("........")]))
+    assert call(world) == ["sbatch", "--parsable", "--partition=part", "--nodes=8", "--comment=TOKEN", "train.sh"]
+
+
+def test_with_the_gate_off_nobody_is_waited_for() -> None:
+    with pytest.raises(CannotFit):
+        submitted(World(), Hold(mode="off"), replace(ASK, request=Request(partition="part", nodes=9)))
+    world = World(hyperpod=[CREATING])
+    assert submitted(world, Hold(mode="off")) == "42"
+    assert (world.slept, world.hyperpod_looks) == ([], 0)
+
+
+def test_a_slurmctld_that_goes_away_at_sbatch_is_waited_for_and_the_queue_asked_first() -> None:
+    world = World(sbatch=[Transient("not submitted, slurmctld is away"), "42"])
+    assert submitted(world) == "42"
+    tokens = {token for _, _, token in world.submitted}
+    assert (len(world.submitted), len(tokens), world.found) == (2, 1, list(tokens))
+    assert world.said == ["not submitted, slurmctld is away; still holding"]
+    assert len(world.slept) == 1
+
+
+def test_a_job_that_was_there_after_all_is_not_submitted_again() -> None:
+    world = World(sbatch=[Transient("not submitted, slurmctld is away")], queue={"any": "41"})
+    assert (submitted(world), len(world.submitted)) == ("41", 1)
+
+
+@pytest.mark.parametrize("error", [Refused("Invalid qos"), OutcomeUnknown("sbatch gave no answer")])
+def test_a_refusal_or_a_doubt_ends_the_hold(error: HypSubmitError) -> None:
+    world = World(sbatch=[error])
+    with pytest.raises(type(error)):
+        submitted(world)
+    assert len(world.submitted) == 1
+
+
+@pytest.mark.parametrize(
+    ("groups", "error"),
+    [
+        ((group("InService", 8, 8, 8),), CannotFit),
+        ((group("InService", 0, 0, 0),), WillNotBeReady),
+        ((group("Creating", 4, 6, 6),), WillNotBeReady),
+        ((group("InService", 8, 8, 8), group("InService", 0, 0, 0, name="w2")), WillNotBeReady),
+    ],
+)
+def test_what_complete_groups_cannot_hold_is_exit_4_what_they_fail_to_become_is_exit_5(
+    groups: tuple[InstanceGroup, ...], error: type[HypSubmitError]
+) -> None:
+    ask = replace(ASK, request=Request(partition="part", nodes=9))
+    assert type(hold(World(hyperpod=[hyperpod(*groups)]), ask=ask).error) is error

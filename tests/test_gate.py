@@ -156,18 +156,11 @@ def test_the_first_look(observation: Observation, decision: Decision) -> None:
     ("require", "groups", "decision"),
     [
         ("all", (group(), group("Creating", 0, 8, name="w2")), Wait(("w2 Creating, 0 of 8 (MinCount 0)",))),
-        ("enough", (group(), group("Creating", 0, 8, name="w2")), Ready()),
-        (
-            "enough",
-            (group(current=4), group("Creating", 4, 8, name="w2")),
-            Wait(("groups InService have 4 of 8 instances",)),
-        ),
-        ("enough", (group(current=4), group(current=4, name="w2")), Ready()),
-        ("enough", (group("Rebalancing"),), Wait(("groups InService have 0 of 8 instances",))),
         ("all", (group(current=8, target=12),), Ready()),
         ("target", (group(current=8, target=12),), Wait(("w1 InService, 8 of 12 (MinCount 0)",))),
         ("target", (group(current=12, target=12),), Ready()),
-        ("target", (group(current=13, target=12),), Ready()),
+        ("target", (group(current=13, target=12),), Wait(("w1 InService, 13 of 12 (MinCount 0), scaling down",))),
+        ("all", (group(current=13, target=12),), Wait(("w1 InService, 13 of 12 (MinCount 0), scaling down",))),
         ("target", (group("Creating", 8, 8),), Wait(("w1 Creating, 8 of 8 (MinCount 0)",))),
     ],
 )

@@ -119,7 +119,7 @@ def test_a_job_larger_than_a_leaf_goes_under_the_tightest_spine() -> None:
 
 
 def test_a_job_larger_than_a_spine_takes_the_fewest_leaves_of_the_root() -> None:
-    assert place_tree([4, 4, 1, 4], 9, SPINES) == {3: 4, 1: 4, 2: 1}
+    assert place_tree([4, 4, 1, 4], 9, SPINES) == {0: 4, 1: 4, 2: 1}
 
 
 def test_a_job_larger_than_the_tree_has_no_place() -> None:

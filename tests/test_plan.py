@@ -333,6 +333,14 @@ def test_jobs_that_hold_no_nodes_keep_nobody_waiting() -> None:
     assert planned(replace(cluster, jobs=(ended, *cluster.jobs)), 3).fit.earliest == minutes(10)
 
 
+def test_the_nodes_of_a_suspended_job_are_not_free_though_they_are_idle() -> None:
+    cluster = block_cluster("..1")
+    nodes = tuple(replace(node, base="IDLE") for node in cluster.nodes)
+    suspended = replace(cluster, nodes=nodes, jobs=(replace(cluster.jobs[0], state="SUSPENDED"),))
+    fit = planned(suspended, 3).fit
+    assert (fit.now, fit.earliest) == (False, minutes(10))
+
+
 def test_the_last_job_of_a_shared_node_counts() -> None:
     cluster = block_cluster("..1")
     other = replace(cluster.jobs[0], id=2, end_time=minutes(40))

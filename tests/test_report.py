@@ -115,8 +115,8 @@ def test_the_document_of_a_plan_on_a_tree_names_leaves() -> None:
     document = plan_json(planned(tree_cluster(["...", "..."]), 5))
     assert (document["segment"], document["segments"], document["switches"]) == (None, None, 2)
     assert document["placement"] == [
-        {"segment": 0, "block": None, "switch": "l1", "nodes": ["n1", "n2"]},
-        {"segment": 0, "block": None, "switch": "l2", "nodes": ["n4", "n5", "n6"]},
+        {"segment": 0, "block": None, "switch": "l1", "nodes": ["n1", "n2", "n3"]},
+        {"segment": 0, "block": None, "switch": "l2", "nodes": ["n4", "n5"]},
     ]
 
 
