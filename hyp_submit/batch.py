@@ -224,7 +224,7 @@ def gpus_per_node(options: Mapping[str, Option]) -> tuple[int, str] | None:
     return None
 
 
-def sbatch_argv(plan: Plan, line: CommandLine, token: str | None, comment: str | None = None) -> list[str]:
+def sbatch_argv(plan: Plan | None, line: CommandLine, token: str | None, comment: str | None = None) -> list[str]:
     """The exact call: the user's own words, then what the plan adds (sbatch takes the last of a kind), then the script.
 
     The token goes into the job's comment, after the one that the job would have had, so that it can be found again.
@@ -232,7 +232,7 @@ def sbatch_argv(plan: Plan, line: CommandLine, token: str | None, comment: str |
     handed_on = [option for option in line.options if option.name != "comment" and not _is_none(option)]
     said = {f"--{option.name}={option.value}" if option.value else f"--{option.name}" for option in handed_on}
     words = [word for option in handed_on for word in option.words]
-    planned = [word for word in plan.sbatch if word not in said and not _is_soft(word, handed_on)]
+    planned = [word for word in (plan.sbatch if plan else ()) if word not in said and not _is_soft(word, handed_on)]
     parts = [part for part in (comment, token) if part]
     comments = [f"--comment={' '.join(parts)}"] if parts else []
     script = [] if line.script is None else ["--", line.script] if line.script.startswith("-") else [line.script]

@@ -130,7 +130,8 @@ def plan(
     if json:
         console.put_json(report.plan_json(made))
     else:
-        console.show(report.plan_lines(made, known.taken_at, ask.line.script, ask.framework))
+        call = [word for word in flow.sbatch_call(ask, made) if word != "--parsable"]
+        console.show(report.plan_lines(made, known.taken_at, ask.line.script, ask.framework, call))
     if not made.fit.ever:
         raise typer.Exit(4)
 
@@ -169,7 +170,7 @@ def submit(
 
     Every option of sbatch's is taken in its own place and handed on.
     """
-    from hyp_submit import flow  # noqa: PLC0415
+    from hyp_submit import flow, report  # noqa: PLC0415
 
     hold = flow.Hold(
         mode=gate,
@@ -185,6 +186,7 @@ def submit(
     for name, why in _NOT_SUBMITTED.items():
         if name in ask.options:
             raise UsageError(f"--{name} ({ask.options[name].source}) {why}")
+    console.show(report.open_lines(ask.workload), stderr=True)
     with console.HoldDisplay() as display:
         try:
             flow.submit_when_ready(_ports(hyperpod), ask, hold, display.show, display.say, _hand_over)
@@ -338,6 +340,8 @@ def tui(
     from hyp_submit import slurm  # noqa: PLC0415
     from hyp_submit.tui import Source, run  # noqa: PLC0415
 
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("tui needs a terminal: hyp-submit blocks and hyp-submit jobs print the same")
     pause = _duration(refresh, "--refresh")
     live = not demo and snapshot is None
     source = Source(
@@ -407,6 +411,7 @@ def _ports(hyperpod: str | None) -> Ports:
         hyperpod=lambda: client().read(),
         events=lambda group: client().events(group),
         ultraservers=lambda: client().ultraservers(),
+        check=submission.check,
         sbatch=submission.sbatch,
         find=submission.find,
         environment=os.environ,
@@ -452,7 +457,10 @@ def main() -> None:
         _fail(error.code, str(error), error.exit_code)
     except TyperException as error:
         message = " ".join(getattr(error, "format_message", error.__str__)().split())
-        _fail("usage", f"{message} (hyp-submit --help)", UsageError.exit_code)
+        command = f" {sys.argv[1]}" if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else ""
+        if message:
+            _fail("usage", f"{message} (hyp-submit{command} --help)", UsageError.exit_code)
+        sys.exit(UsageError.exit_code)
     except KeyboardInterrupt:
         console.fail("interrupted")
         sys.exit(130)

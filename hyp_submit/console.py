@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from shutil import get_terminal_size
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,15 +50,23 @@ def put_json(document: Any) -> None:
     put(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def width(default: int = 100) -> int:
-    """Columns to write for: the terminal's, or `default` where there is none; never under 40."""
-    return max(40, get_terminal_size((default, 24)).columns)
+def width(*, stderr: bool = False, default: int = 100) -> int:
+    """Columns to write for on that stream: COLUMNS, its terminal's, or `default` where it is none; never under 40."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked):
+        return max(40, int(asked))
+    try:
+        return max(40, os.get_terminal_size((sys.stderr if stderr else sys.stdout).fileno()).columns)
+    except (OSError, ValueError):
+        return default
 
 
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console  # noqa: PLC0415  only output with colours needs it
 
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, width=width(), soft_wrap=True)
+    return Console(
+        stderr=stderr, highlight=False, markup=False, emoji=False, width=width(stderr=stderr), soft_wrap=True
+    )
 
 
 def show(lines: Iterable[report.Line], *, stderr: bool = False) -> None:
@@ -68,7 +75,7 @@ def show(lines: Iterable[report.Line], *, stderr: bool = False) -> None:
 
     console = _console(stderr=stderr)
     for line in lines:
-        for row in report.plain([line], width()):
+        for row in report.plain([line], width(stderr=stderr)):
             text = Text(row, style=_TONES[line.tone] if line.table or line.tone in {"warn", "bad"} else "")
             if line.label and row.startswith(line.label):
                 text.stylize(f"bold {_TONES[line.tone]}", 0, len(line.label))
@@ -187,7 +194,7 @@ class _Picture:
         if self._next_in is not None:
             tail += f" | next look in {max(0, round((self._next_in - passed).total_seconds()))} s"
         tail += " | Ctrl-C: nothing is submitted"
-        rows = report.plain([*self._lines, report.Line("", tail)], width() - 1)
+        rows = report.plain([*self._lines, report.Line("", tail)], width(stderr=True) - 1)
         return Text("\n".join(rows), no_wrap=True, overflow="ellipsis")
 
 

@@ -53,6 +53,8 @@ class Ports:
     """The newest events of an instance group; () where there are none to be had."""
     ultraservers: Callable[[], Mapping[str, tuple[tuple[str, int], ...]]]
     """The UltraServers of each instance group with their running instances; {} where they are not to be had."""
+    check: Callable[[Sequence[str], Mapping[str, str]], None]
+    """Have sbatch read its options without submitting. Raises Refused where it would not take them."""
     sbatch: Callable[[Sequence[str], Mapping[str, str], str], str]
     """Run sbatch: argv, environment, job token; the job id. Raises Refused, OutcomeUnknown, or Transient."""
     find: Callable[[str], str | None]
@@ -195,6 +197,12 @@ def plan_possible(cluster: Cluster, ask: Ask) -> Plan:
     return made
 
 
+def sbatch_call(ask: Ask, plan: Plan | None = None, token: str | None = None) -> list[str]:
+    """The sbatch that the ask comes to: without a plan only the user's own words, with a token to find the job by."""
+    comment = ask.options.get("comment")
+    return batch.sbatch_argv(plan, ask.line, token, comment.value if comment else None)
+
+
 # --- hold ----------------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +336,7 @@ def submit_when_ready(ports: Ports, ask: Ask, hold: Hold, show: Show, say: Say, 
     door = _Gate(ports, ask, hold, say)
     started = ports.now()
     while True:
-        plan = _wait(door, started, show)
+        plan = _wait(door, started, show, check=lambda: ports.check(sbatch_call(ask), ports.environment))
         try:
             return hand_over(plan, partial(submission.submit, plan))
         except Transient as error:
@@ -353,8 +361,7 @@ class _Submission:
         if self.tried and (found := self.ports.find(self.token)) is not None:
             return found
         self.tried = True
-        comment = self.ask.options.get("comment")
-        argv = batch.sbatch_argv(plan, self.ask.line, self.token, comment.value if comment else None)
+        argv = sbatch_call(self.ask, plan, self.token)
         return self.ports.sbatch(argv, batch.environment(self.ports.environment, plan), self.token)
 
 
@@ -367,8 +374,10 @@ def wait_ready(ports: Ports, ask: Ask, hold: Hold, show: Show, say: Say) -> Plan
     return _wait(_Gate(ports, ask, hold, say), ports.now(), show)
 
 
-def _wait(door: _Gate, started: datetime, show: Show) -> Plan:
+def _wait(door: _Gate, started: datetime, show: Show, *, check: Callable[[], None] = lambda: None) -> Plan:
+    """Look until ready. `check` is called once, before the first sleep: a mistake must not cost a whole wait."""
     ports, hold = door.ports, door.hold
+    checked = False
     while True:
         waited = ports.now() - started
         try:
@@ -388,6 +397,9 @@ def _wait(door: _Gate, started: datetime, show: Show) -> Plan:
         if not hold.wait or (left is not None and left <= timedelta(0)):
             show(found)
             raise TimedOutWaiting(f"not ready after {round(waited.total_seconds())} s: {_why(found)}")
+        if not checked:
+            check()
+            checked = True
         pause = hold.poll * random.uniform(0.8, 1.2)  # noqa: S311  jitter, so that many waiters do not ask at once
         pause = pause if left is None else min(pause, left)
         show(replace(found, next_in=pause, events=_events(ports, found)))

@@ -63,6 +63,7 @@ def plan(cluster: Cluster, workload: Workload, request: Request, framework: Fram
     if request.unmodelled:
         options = ", ".join(f"--{name}" for name in request.unmodelled)
         notes.append(Note("not-modelled", f"{options} may narrow the nodes further than this plan knows"))
+    notes += _jobs_ahead(cluster, partition)
     if room.loose:
         notes.append(
             Note(
@@ -73,6 +74,26 @@ def plan(cluster: Cluster, workload: Workload, request: Request, framework: Fram
         )
     choose = {"block": _plan_block, "tree": _plan_tree, "flat": _plan_flat}[room.topology.kind]
     return choose(room, job, request, notes)
+
+
+def _jobs_ahead(cluster: Cluster, partition: Partition) -> Iterable[Note]:
+    """That others wait already: when a job starts is then for Slurm's priorities to say, which a plan does not know."""
+    waiting = [
+        job
+        for job in cluster.jobs
+        if job.state == "PENDING" and job.reason in _CONTENDING and partition.name in job.partition.split(",")
+    ]
+    if waiting:
+        nodes = sum(job.node_count for job in waiting)
+        yield Note(
+            "jobs-ahead",
+            f"{len(waiting)} job{'s' * (len(waiting) != 1)} ({nodes} nodes) already wait in {partition.name}: "
+            "Slurm may start them first, whatever is free",
+        )
+
+
+_CONTENDING = frozenset({None, "Resources", "Priority"})
+"""Reasons of waiting jobs that take the next free nodes; others wait for something else."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +337,7 @@ def _block_notes(room: Room, job: _Job, chosen: Candidate, base: int, request: R
         yield Note(
             "ranks-scattered",
             f"Slurm numbers nodes by name: {chosen.split} of {_group_count(job)} groups of {job.inner} GPUs would "
-            "touch more than one block although the segments are whole",
+            f"touch more than one block{'' if chosen.why else ' although the segments are whole'}",
         )
 
 

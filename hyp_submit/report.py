@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from textwrap import wrap
 from typing import Any, Literal
 
-from hyp_submit.model import Candidate, Fit, Framework, InstanceGroup, Plan, Seat
+from hyp_submit.model import Candidate, Fit, Framework, InstanceGroup, Plan, Seat, Workload
 from hyp_submit.workload import SIZES
 
 PLAN_SCHEMA = "hyp-submit/plan/1"
@@ -116,8 +116,16 @@ def error_json(code: str, message: str) -> dict[str, Any]:
     return {"schema": PLAN_SCHEMA, "errors": [{"code": code, "message": message}]}
 
 
-def plan_lines(plan: Plan, now: datetime, script: str | None, framework: Framework | None) -> Iterator[Line]:
-    """The plan for a person, as the design's screens have it."""
+def open_lines(workload: Workload) -> Iterator[Line]:
+    """What the files leave open, and the flag that settles each."""
+    for question in workload.open:
+        yield Line("open", f"{question.field.upper()}: {question.why}; say {question.flag}", "warn")
+
+
+def plan_lines(
+    plan: Plan, now: datetime, script: str | None, framework: Framework | None, call: Sequence[str]
+) -> Iterator[Line]:
+    """The plan for a person, as the design's screens have it; `call` is the sbatch that it comes to."""
     title = f"{framework.title}, " if framework else ""
     what = f"{title}{plan.nodes} nodes"
     if plan.gpus_per_node:
@@ -125,8 +133,7 @@ def plan_lines(plan: Plan, now: datetime, script: str | None, framework: Framewo
     yield Line("plan", f"{script + ': ' if script else ''}{what}", "good")
     if sizes := list(_sizes(plan)):
         yield Line("sizes", "  ".join(sizes))
-    for question in plan.workload.open:
-        yield Line("open", f"{question.field.upper()}: {question.why}; say {question.flag}", "warn")
+    yield from open_lines(plan.workload)
     if plan.groups:
         named = ", ".join(f"{group.name} = {group.gpus} GPUs" for group in plan.groups)
         if plan.topology.kind == "block":
@@ -139,7 +146,7 @@ def plan_lines(plan: Plan, now: datetime, script: str | None, framework: Framewo
     yield Line("partition", _partition(plan))
     if plan.topology.kind == "block":
         yield from _table(plan, now)
-    yield Line("asks Slurm", shlex.join(["sbatch", *plan.sbatch, *([script] if script else [])]))
+    yield Line("asks Slurm", shlex.join(call))
     yield from _outcome(plan, now)
     for note in plan.warnings:
         yield Line("warning", f"{note.message} [{note.code}]", "warn")

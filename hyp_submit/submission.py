@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile
 
 from hyp_submit.errors import OutcomeUnknown, Refused, Transient, Unreadable
-from hyp_submit.slurm import DOUBTFUL, UNREACHABLE, one_line, query
+from hyp_submit.slurm import DOUBTFUL, UNREACHABLE, query
 
 SBATCH_TIMEOUT = 120.0
 """Seconds. Longer than the retries of Slurm's own clients (MessageTimeout, 10 s by default, a few times over)."""
@@ -33,7 +33,7 @@ def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str) -> s
     job = output.decode("ascii", "replace").strip().partition(";")[0]
     if job.isdecimal():
         return job
-    said = re.sub(r"\bsbatch: (error: )?", "", one_line(errors))
+    said = _words(errors)
     ended = f"sbatch gave no answer in {SBATCH_TIMEOUT:.0f} s" if code is None else f"sbatch ended with {code}: {said}"
     away = any(sign in said.lower() for sign in UNREACHABLE)
     try:
@@ -49,6 +49,24 @@ def sbatch(argv: Sequence[str], environment: Mapping[str, str], token: str) -> s
     if code is None or code <= 0 or any(sign in said.lower() for sign in DOUBTFUL):
         raise OutcomeUnknown(f"{ended}; no job of yours has {token} in its comment now; {_look(token)}")
     raise Refused(said)
+
+
+def check(argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Have sbatch read its options now, with `--test-only`, so that a mistake in them does not cost a whole hold.
+
+    Raises Refused with its words where they are about the options themselves: what slurmctld says to them may be
+    another thing once the nodes are there.
+    """
+    code, _, errors = _run([argv[0], "--test-only", *argv[1:]], environment)
+    said = errors.decode("utf-8", "replace").lower()
+    if code and not any(sign in said for sign in ("allocation failure", *UNREACHABLE, *DOUBTFUL)):
+        raise Refused(_words(errors))
+
+
+def _words(errors: bytes) -> str:
+    """What sbatch says, in one line, without its name before each sentence."""
+    lines = (re.sub(r"^sbatch: (error: )?", "", line).strip() for line in errors.decode("utf-8", "replace").split("\n"))
+    return "; ".join(filter(None, lines)) or "no message"
 
 
 def find(token: str) -> str | None:

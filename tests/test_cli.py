@@ -159,7 +159,7 @@ def test_a_plan_that_can_never_fit_is_exit_4_with_its_json(run: Run) -> None:
             "plan --demo -N36 -p gb200 --framework megatron --tp 4 --ep 32 --etp 1",
             "EP 32 = 32 GPUs does not divide the 144 GPUs of 36 nodes x 4: change the sizes or the node count",
         ),
-        ("plan --demo -N2 -p gb200 --framework nope --tp 2", "--framework nope: there are fsdp, megatron"),
+        ("plan --demo -N2 -p gb200 --framework nope --tp 2", "--framework nope: there are fsdp, megatron, nemo"),
         (
             "plan --demo -N2 -p gb200 --tp 2",
             "sizes without a framework: --framework NAME says how its ranks are numbered",

@@ -55,6 +55,8 @@ class World:
     queue: Mapping[str, str] = field(default_factory=dict)
     """Jobs by their token; "any": whatever the token."""
     said: list[str] = field(default_factory=list)
+    mistake: HypSubmitError | None = None
+    checked: list[Sequence[str]] = field(default_factory=list)
     found: list[str] = field(default_factory=list)
     """The tokens that were looked for."""
     submitted: list[tuple[Sequence[str], Mapping[str, str], str]] = field(default_factory=list)
@@ -65,6 +67,7 @@ class World:
             hyperpod=self._hyperpod,
             events=lambda name: self.events.get(name, ()),
             ultraservers=dict,
+            check=self._check,
             sbatch=self._sbatch,
             find=self._find,
             environment={"HOME": "/h", "SLURM_JOB_ID": "7"},
@@ -85,6 +88,12 @@ class World:
         if isinstance(answer, HypSubmitError):
             raise answer
         return answer
+
+    def _check(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+        assert "HOME" in environment
+        self.checked.append(argv)
+        if self.mistake is not None:
+            raise self.mistake
 
     def _sbatch(self, argv: Sequence[str], environment: Mapping[str, str], token: str) -> str:
         self.submitted.append((argv, environment, token))
@@ -503,6 +512,18 @@ def test_with_the_gate_off_nobody_is_waited_for() -> None:
     world = World(hyperpod=[CREATING])
     assert submitted(world, Hold(mode="off")) == "42"
     assert (world.slept, world.hyperpod_looks) == ([], 0)
+
+
+def test_a_mistake_in_the_options_is_said_before_the_wait_and_only_then() -> None:
+    world = World(slurm=[SHORT, FULL], hyperpod=[CREATING, READY], mistake=Refused("Invalid --time specification"))
+    with pytest.raises(Refused):
+        submitted(world)
+    assert (world.slept, world.submitted) == ([], [])
+    world = World(slurm=[SHORT, SHORT, FULL], hyperpod=[CREATING, CREATING, READY])
+    submitted(world)
+    assert world.checked == [["sbatch", "--parsable", "train.sh"]]
+    submitted(world := World())
+    assert world.checked == []
 
 
 def test_a_slurmctld_that_goes_away_at_sbatch_is_waited_for_and_the_queue_asked_first() -> None:

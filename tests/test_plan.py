@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import megatron_workloads, rows
 
 from hyp_submit.errors import UsageError
-from hyp_submit.model import Census, Cluster, Framework, Node, Note, Partition, Plan, Request, Topology, Workload
+from hyp_submit.model import Census, Cluster, Framework, Job, Node, Note, Partition, Plan, Request, Topology, Workload
 from hyp_submit.plan import plan
 from hyp_submit.workload import check
 
@@ -331,6 +331,16 @@ def test_jobs_that_hold_no_nodes_keep_nobody_waiting() -> None:
     cluster = block_cluster("..1")
     ended = replace(cluster.jobs[0], id=2, state="COMPLETED", end_time=None)
     assert planned(replace(cluster, jobs=(ended, *cluster.jobs)), 3).fit.earliest == minutes(10)
+
+
+def test_jobs_that_wait_already_are_said() -> None:
+    waiting = Job(8, "u", "j", "part", "PENDING", node_count=4, reason="Resources")
+    held = replace(waiting, id=9, reason="JobHeldUser")
+    made = planned(replace(block_cluster("...."), jobs=(waiting, held)), 2)
+    assert [note.message for note in made.warnings if note.code == "jobs-ahead"] == [
+        "1 job (4 nodes) already wait in part: Slurm may start them first, whatever is free"
+    ]
+    assert "jobs-ahead" not in codes(planned(replace(block_cluster("...."), jobs=(held,)), 2).warnings)
 
 
 def test_the_nodes_of_a_suspended_job_are_not_free_though_they_are_idle() -> None:

@@ -186,7 +186,8 @@ def test_a_flat_plan_in_one_line_does_not_speak_of_segments() -> None:
 
 def lines(made: Plan, script: str | None = None) -> list[str]:
     """The plan for a person, in wide lines."""
-    return list(plain(plan_lines(made, NOW, script, None), 300))
+    call = ["sbatch", *made.sbatch, *([script] if script else [])]
+    return list(plain(plan_lines(made, NOW, script, None, call), 300))
 
 
 @pytest.mark.parametrize(

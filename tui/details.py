@@ -31,7 +31,10 @@ def node_lines(picture: Picture, partition: str, name: str, now: datetime, pen: 
         yield [*line, ("  Slurm's node table does not have it", "faint")]
         return
     if node.gpus:
-        line += [(f"{pen.dot}{node.gpus_allocated}/{node.gpus} GPUs in use", "plain")]
+        # Slurm tells how many are in use only where its accounting counts them (AccountingStorageTRES).
+        known = node.gpus_allocated or not picture.tenants.get(name)
+        use = f"{node.gpus_allocated}/{node.gpus} GPUs in use" if known else f"{node.gpus} GPUs"
+        line += [(f"{pen.dot}{use}", "plain")]
     yield [*line, (f"{pen.dot}{pen.clean(node.state)}", "faint")]
     if jobs := picture.tenants.get(name, ()):
         more = f"{pen.dot}and {len(jobs) - 1} more" if len(jobs) > 1 else ""
