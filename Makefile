@@ -25,7 +25,7 @@ check: $(VENV)/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# make unit: the tests that need no Slurm; seconds, no root
+# make unit: the tests that need no Slurm and no root; about a minute
 unit: $(VENV)/ready
 	$(BIN)/pytest
 

@@ -53,6 +53,20 @@ class Client:
             failure=answer.get("FailureMessage"),
         )
 
+    def denied(self) -> tuple[str, ...]:
+        """The calls that a hold can do without and that are refused here, each asked once; in the API's own names."""
+        calls = {"ListClusterNodes": self.api.list_cluster_nodes, "ListClusterEvents": self.api.list_cluster_events}
+        found = []
+        for name, method in calls.items():
+            try:
+                _call(method, name, ClusterName=self.cluster, MaxResults=1)
+            except NotAsked as error:
+                if "AccessDenied" in str(error):
+                    found.append(name)
+            except Transient:
+                continue
+        return tuple(found)
+
     def ultraservers(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
         """The UltraServers of each instance group with their running instances, by ListClusterNodes; in order of id.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hyp_submit.batch import CommandLine
+    from hyp_submit.doctor import Facts
     from hyp_submit.flow import Ask, Ports
     from hyp_submit.model import Cluster, Plan
     from hyp_submit.views import PartitionView, Picture
@@ -311,6 +312,47 @@ def _me() -> str:
 
 
 @app.command()
+def doctor(hyperpod: HyperPodName = None, json: Json = False) -> None:
+    """Look for what stands in the way of plans and holds here, with the remedy; exit 10 if something fails."""
+    from hyp_submit import doctor as examination  # noqa: PLC0415
+
+    checks = examination.examine(_facts(hyperpod))
+    if json:
+        console.put_json(examination.document(checks))
+    else:
+        console.rows(examination.rows(checks))
+    if not examination.healthy(checks):
+        raise typer.Exit(10)
+
+
+def _facts(hyperpod: str | None) -> Facts:
+    """All that can be found out from here."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from hyp_submit import aws, slurm  # noqa: PLC0415
+    from hyp_submit.doctor import Facts  # noqa: PLC0415
+
+    facts = Facts(environment=os.environ)
+    try:
+        reading = slurm.read(_now)
+        facts = replace(
+            facts,
+            reader=reading.choice.reader,
+            reader_why=reading.choice.why,
+            cluster=reading.cluster,
+            notes=reading.notes,
+            settings=slurm.configuration(),
+        )
+    except HypSubmitError as error:
+        facts = replace(facts, slurm_error=str(error))
+    try:
+        client = aws.connect(hyperpod)
+        return replace(facts, hyperpod=client.read(), denied=client.denied())
+    except HypSubmitError as error:
+        return replace(facts, hyperpod_error=str(error))
+
+
+@app.command()
 def snapshot(
     anonymize: Annotated[
         bool, typer.Option("--anonymize", help="Replace every name: of nodes, users, jobs, partitions, ...")
@@ -445,9 +487,6 @@ def _poll(text: str) -> timedelta:
 
 def main() -> None:
     """The console script: what the user can mend becomes one line and its exit code, a bug keeps its traceback."""
-    if sys.argv[1:] == ["--version"]:  # asked for by scripts all the time: not worth a parser
-        console.put(f"hyp-submit {__version__}")
-        return
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8

@@ -231,13 +231,19 @@ class Settings:
     """PrivateData: what slurmctld tells only those whom it concerns."""
 
 
-def settings(text: str) -> Settings:
+def values(text: str) -> Mapping[str, str]:
     """`scontrol show config`: `Key = value` lines; `(null)` and a missing line are no value."""
     found: dict[str, str] = {}
     for line in text.split("\n"):
         key, equals, value = line.partition("=")
         if equals and value.strip() != "(null)":
             found.setdefault(key.strip(), value.strip())
+    return found
+
+
+def settings(text: str) -> Settings:
+    """What matters of `scontrol show config`."""
+    found = values(text)
     return Settings(
         cluster=found.get("ClusterName") or "slurm",
         version=found.get("SLURM_VERSION"),

@@ -480,3 +480,8 @@ def _away(done: subprocess.CompletedProcess[bytes]) -> bool:
 
 def one_line(text: bytes) -> str:
     return " ".join(text.decode("utf-8", "replace").split()) or "no message"
+
+
+def configuration() -> Mapping[str, str]:
+    """Slurm's configuration, as `scontrol show config` tells it. Raises as `read` does."""
+    return scontrol.values(query(["scontrol", "show", "config"]))

@@ -9,7 +9,7 @@ HEAVY = ("boto3", "botocore", "textual", "pyslurm", "tree_sitter", "ClusterShell
 
 PROBE = """
 import sys
-from hyp_submit.cli import main
+from hyp_submit.__main__ import main
 sys.argv = ["hyp-submit", *sys.argv[1:]]
 try:
     main()
@@ -36,15 +36,19 @@ def loaded(*arguments: str) -> tuple[int, set[str]]:
     return int(status), set(modules)
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("plan", "--help"), ("submit", "--help")])
-def test_help_and_version_load_nothing_heavy(arguments: tuple[str, ...]) -> None:
+def test_the_version_is_told_without_a_parser() -> None:
+    status, modules = loaded("--version")
+    assert (status, modules & {*HEAVY, "typer", "rich"}) == (0, set())
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("submit", "--help")])
+def test_help_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
     status, modules = loaded(*arguments)
     assert (status, modules & set(HEAVY), "typer" in modules) == (0, set(), True)
 
 
-@pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_help_and_version_load_no_pydantic(argument: str) -> None:
-    assert "pydantic" not in loaded(argument)[1]
+def test_help_loads_no_pydantic() -> None:
+    assert "pydantic" not in loaded("--help")[1]
 
 
 def test_a_plan_on_the_bundled_cluster_needs_neither_aws_nor_slurm_nor_a_screen() -> None:
