@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -81,9 +82,14 @@ def state(words: str | Iterable[str]) -> tuple[str, frozenset[str]]:
     pyslurm and scontrol give `BASE+FLAG+...` (node_state_string_complete()), sinfo one word that hides the rest
     (`drained*`, `mix-`). UNKNOWN as the base where no word tells one.
     """
+    return _state(tuple(_split(words) if isinstance(words, str) else words))
+
+
+@lru_cache(4096)  # a cluster has thousands of nodes, and a handful of states
+def _state(words: tuple[str, ...]) -> tuple[str, frozenset[str]]:
     base = implied = None
     flags: set[str] = set()
-    for raw in _split(words) if isinstance(words, str) else words:
+    for raw in words:
         word = raw.strip().upper()
         while word and word[-1] in _SUFFIXES and word not in _COMPOUND:
             flags.add(_SUFFIXES[word[-1]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 
 from hyp_submit.errors import UsageError
@@ -43,6 +44,7 @@ class Room:
         self.place_of = {node.name: self.names[i] for i, nodes in enumerate(self.members) for node in nodes}
         self.missing = max(0, sum(group.target for group in cluster.groups_of(partition.name)) - len(own))
         self.release = _release_times(cluster)
+        self._free_then: dict[datetime, list[int]] = {}
 
     def _common_gpus(self, own: Sequence[Node]) -> int:
         """GPUs of the partition's nodes; 0 where it has none. Raises UsageError where they differ."""
@@ -60,10 +62,32 @@ class Room:
             return self.topology.block_sizes[0]
         return max((len(nodes) for nodes in self.members), default=1) or 1
 
-    def counts(self, good: Callable[[Node], bool]) -> list[int]:
+    def _counts(self, good: Callable[[Node], bool]) -> list[int]:
         """How many nodes of each place are good."""
         return [sum(map(good, nodes)) for nodes in self.members]
 
+    @cached_property
+    def total(self) -> list[int]:
+        """How many nodes each place has."""
+        return [len(nodes) for nodes in self.members]
+
+    @cached_property
+    def healthy(self) -> list[int]:
+        """How many nodes of each place are healthy."""
+        return self._counts(is_healthy)
+
+    @cached_property
+    def free(self) -> list[int]:
+        """How many nodes of each place are free now."""
+        return self._counts(self.cluster.is_free)
+
+    def free_then(self, moment: datetime) -> list[int]:
+        """How many nodes of each place are free once the jobs that end by then have ended."""
+        if moment not in self._free_then:
+            self._free_then[moment] = self._counts(self.free_at(moment))
+        return self._free_then[moment]
+
+    @cached_property
     def moments(self) -> list[datetime]:
         """When healthy nodes of the partition come free, soonest first; without those whose end is not known."""
         free = self.cluster.is_free
@@ -116,25 +140,26 @@ def fit(room: Room, placer: Placer, *, possible: bool) -> Fit:
     which nodes come free. `possible` is what holds where not even the healthy nodes do.
     """
 
-    def attempt(good: Callable[[Node], bool]) -> list[Taken] | None:
-        return placer(room.counts(good))
-
     now = room.cluster.taken_at
-    free = room.cluster.is_free
-    healthy: Callable[[Node], bool] = lambda node: node.healthy  # noqa: E731
-    placed = attempt(free)
+    placed = placer(room.free)
     if placed is not None:
-        return Fit(now=True, ever=True, possible=True, earliest=now, seats=room.seats(placed, free))
-    on_healthy = attempt(healthy)
+        return Fit(now=True, ever=True, possible=True, earliest=now, seats=room.seats(placed, room.cluster.is_free))
+    on_healthy = placer(room.healthy)
     if on_healthy is None:
         return Fit(now=False, ever=False, possible=possible, earliest=None)
-    moments = room.moments()
-    if not moments or attempt(room.free_at(moments[-1])) is None:
-        return Fit(now=False, ever=True, possible=True, earliest=None, seats=room.seats(on_healthy, healthy))
+    moments = room.moments
+    if not moments or placer(room.free_then(moments[-1])) is None:
+        return Fit(now=False, ever=True, possible=True, earliest=None, seats=room.seats(on_healthy, is_healthy))
     low, high = 0, len(moments) - 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if attempt(room.free_at(moments[middle])) is not None else (middle + 1, high)
-    good = room.free_at(moments[high])
-    placed = attempt(good) or []
-    return Fit(now=False, ever=True, possible=True, earliest=max(moments[high], now), seats=room.seats(placed, good))
+        fits = placer(room.free_then(moments[middle])) is not None
+        low, high = (low, middle) if fits else (middle + 1, high)
+    first = moments[high]
+    seats = room.seats(placer(room.free_then(first)) or [], room.free_at(first))
+    return Fit(now=False, ever=True, possible=True, earliest=max(first, now), seats=seats)
+
+
+def is_healthy(node: Node) -> bool:
+    """Whether Slurm would ever start a job on the node as things stand."""
+    return node.healthy

@@ -118,7 +118,7 @@ class _Job:
 
 def _plan_block(room: Room, job: _Job, request: Request, notes: list[Note]) -> Plan:
     base = room.base_size()
-    largest = base if room.missing else min(base, max(room.counts(lambda _: True), default=0))
+    largest = base if room.missing else min(base, max(room.total, default=0))
     segments = _segments(job, request, largest)
     rule, note = _rule(job, segments, largest)
     notes += [note] if note else []
@@ -211,14 +211,14 @@ def _block_candidate(room: Room, job: _Job, segment: int | None, request: Reques
             return None
         return place_blocks(counts, [per_piece] * count, sizes_, spread=request.spread_segments)
 
-    whole = room.counts(lambda _: True)
+    whole = room.total
     completed = _completed(whole, base, per_piece, room.missing)
     found = fit(room, placer, possible=placer(completed) is not None)
     return Candidate(
         segment=segment,
         needed=count,
-        free=whole_segments(room.counts(room.cluster.is_free), per_piece, base),
-        healthy=whole_segments(room.counts(lambda node: node.healthy), per_piece, base),
+        free=whole_segments(room.free, per_piece, base),
+        healthy=whole_segments(room.healthy, per_piece, base),
         total=whole_segments(whole, per_piece, base),
         spare=_spare(room, found),
         legal=illegal is None,
@@ -263,7 +263,7 @@ def _spare(room: Room, fit: Fit) -> int:
     used: dict[str, int] = defaultdict(int)
     for seat in fit.seats:
         used[seat.block or seat.switch or room.partition.name] += len(seat.nodes)
-    healthy = dict(zip(room.names, room.counts(lambda node: node.healthy), strict=True))
+    healthy = dict(zip(room.names, room.healthy, strict=True))
     return min((healthy[place] - count for place, count in used.items()), default=0)
 
 
@@ -353,14 +353,14 @@ def _plan_tree(room: Room, job: _Job, request: Request, notes: list[Note]) -> Pl
             return None if taken is None else [taken]
 
         # What is still to come stands under switches not known yet: at best all under one, beside the others.
-        whole = [*room.counts(lambda _: True), room.missing]
+        whole = [*room.total, room.missing]
         complete = place_tree(whole, job.nodes, [*spines, list(range(len(whole)))], most_leaves=most)
         found = fit(room, placer, possible=complete is not None)
         return Candidate(
             segment=None,
             needed=1,
-            free=whole_segments(room.counts(room.cluster.is_free), job.nodes, job.nodes),
-            healthy=whole_segments(room.counts(lambda node: node.healthy), job.nodes, job.nodes),
+            free=whole_segments(room.free, job.nodes, job.nodes),
+            healthy=whole_segments(room.healthy, job.nodes, job.nodes),
             total=whole_segments(whole, job.nodes, job.nodes),
             spare=_spare(room, found),
             legal=True,
@@ -401,9 +401,9 @@ def _plan_tree(room: Room, job: _Job, request: Request, notes: list[Note]) -> Pl
 
 def _fewest_leaves(room: Room, nodes: int) -> int | None:
     """The fewest leaf switches whose nodes, all healthy ones or else all, hold the job; None where none do."""
-    for good in (lambda node: node.healthy, lambda _: True):
+    for counts in (room.healthy, room.total):
         left = nodes
-        for used, count in enumerate(sorted(room.counts(good), reverse=True), start=1):
+        for used, count in enumerate(sorted(counts, reverse=True), start=1):
             left -= count
             if left <= 0:
                 return used
@@ -429,13 +429,13 @@ def _plan_flat(room: Room, job: _Job, request: Request, notes: list[Note]) -> Pl
     def placer(counts: Sequence[int]) -> list[Taken] | None:
         return [{0: job.nodes}] if counts[0] >= job.nodes else None
 
-    everything = room.counts(lambda _: True)[0] + room.missing
+    everything = room.total[0] + room.missing
     found = fit(room, placer, possible=everything >= job.nodes)
     chosen = Candidate(
         segment=None,
         needed=1,
-        free=room.counts(room.cluster.is_free)[0] // job.nodes,
-        healthy=room.counts(lambda node: node.healthy)[0] // job.nodes,
+        free=room.free[0] // job.nodes,
+        healthy=room.healthy[0] // job.nodes,
         total=everything // job.nodes,
         spare=_spare(room, found),
         legal=True,
@@ -512,9 +512,9 @@ def _finish(
         nodes=job.nodes,
         gpus_per_node=job.gpus,
         census=Census(
-            total=sum(room.counts(lambda _: True)),
-            healthy=sum(room.counts(lambda node: node.healthy)),
-            free=sum(room.counts(room.cluster.is_free)),
+            total=sum(room.total),
+            healthy=sum(room.healthy),
+            free=sum(room.free),
             coming=room.missing,
         ),
         workload=job.workload,
@@ -536,7 +536,7 @@ def _finish(
 
 def _shortfall(room: Room, job: _Job, chosen: Candidate) -> str:
     """Why the job can never fit, in one line."""
-    whole = sum(room.counts(lambda _: True)) + room.missing
+    whole = sum(room.total) + room.missing
     if job.nodes > whole:
         name = room.partition.name
         return f"{job.nodes} nodes can never start in {name}: it has {whole}, with all that is still to come"
