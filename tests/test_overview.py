@@ -130,6 +130,19 @@ def test_the_catch_all_partition_is_shown_for_what_it_is() -> None:
     assert lines[1] == "  all kinds in one: 16 of 8 GPUs, 63 of 4 GPUs, 4 of 0 GPUs"
 
 
+def test_the_bundled_cluster_has_what_a_demonstration_needs() -> None:
+    blocks = {row.name: row.tally for row in picture(files.demo()).partitions[0].rows}
+    assert {name: (tally.total, tally.healthy, tally.free) for name, tally in blocks.items()} == {
+        "us-1": (18, 16, 16),  # two nodes drained
+        "us-2": (18, 18, 18),  # wholly free
+        "us-3": (18, 18, 9),  # half used
+        "us-4": (9, 9, 9),  # an UltraServer of 9
+    }
+    kinds = {partition.name: files.demo().topology_of(partition).kind for partition in files.demo().partitions}
+    assert kinds == {"dev": "flat", "gb200": "block", "p5": "tree", "cpu": "flat"}
+    assert {group.name for group in files.demo().groups_of("gb200")} == {"gb200-a", "gb200-b"}
+
+
 def test_status_json() -> None:
     cluster = replace(block_cluster("..##", "...x"), instance_groups=(group("InService", 8, 8, 4),))
     drawn = picture(cluster)
