@@ -91,7 +91,7 @@ def read_ask(
 
     `script` is the script's text (None: no script), `sizes` the parallel sizes given as flags.
     """
-    if line.script == ":" or ":" in line.arguments:
+    if line.script == ":":
         raise UsageError("`:` begins another component: heterogeneous jobs are not planned yet, submit it with sbatch")
     name = PurePath(line.script).name if line.script else "script"
     if framework is not None and framework not in {one.name for one in frameworks}:

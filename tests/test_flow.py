@@ -476,6 +476,12 @@ def test_none_over_an_option_in_the_script_is_refused_for_it_would_not_hold() ->
     assert str(caught.value) == "--segment none: train.sh:2 says --segment=4, take that line out"
 
 
+def test_another_component_is_refused_a_colon_among_the_scripts_arguments_is_the_scripts() -> None:
+    with pytest.raises(UsageError):
+        read(("-N2", ":", "-N4", "x.sh"), None)
+    assert read(("-N2", "x.sh", "a", ":", "b"), "srun x\n").workload.nodes == 2
+
+
 def call(world: World) -> list[str]:
     """The words of the one sbatch that was called, with TOKEN for its token."""
     ((argv, _, token),) = world.submitted
