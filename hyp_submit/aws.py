@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hyp_submit import decode
 from hyp_submit.errors import NoEndpoint, NotAsked, Transient, Unreadable, UsageError
-from hyp_submit.model import Event, HyperPod, InstanceGroup
+from hyp_submit.model import Event, HyperPod, Instance, InstanceGroup
 
 RESOURCE_CONFIG = "/opt/ml/config/resource_config.json"
 """HyperPod's own description of the cluster on each node; readable by root only on most."""
@@ -67,26 +66,19 @@ class Client:
                 continue
         return tuple(found)
 
-    def ultraservers(self) -> Mapping[str, tuple[tuple[str, int], ...]]:
-        """The UltraServers of each instance group with their running instances, by ListClusterNodes; in order of id.
-
-        Groups without any are left out; {} where the nodes cannot be listed.
-        """
-        counts: dict[str, Counter[str]] = defaultdict(Counter)
+    def instances(self) -> tuple[Instance, ...]:
+        """All instances by ListClusterNodes, in its order; () where they cannot be listed, which nobody fails for."""
+        found: list[Instance] = []
         token: dict[str, str] = {}
         try:
             while True:
                 page = _call(self.api.list_cluster_nodes, "nodes", ClusterName=self.cluster, MaxResults=100, **token)
-                for node in page.get("ClusterNodeSummaries") or ():
-                    server = (node.get("UltraServerInfo") or {}).get("Id")
-                    if server and (node.get("InstanceStatus") or {}).get("Status") == "Running":
-                        counts[str(node.get("InstanceGroupName"))][str(server)] += 1
+                found.extend(map(decode.instance, page.get("ClusterNodeSummaries") or ()))
                 if not page.get("NextToken"):
-                    break
+                    return tuple(found)
                 token = {"NextToken": page["NextToken"]}
         except (Transient, NotAsked):
-            return {}
-        return {group: tuple(sorted(servers.items())) for group, servers in counts.items()}
+            return ()
 
     def events(self, group: str, limit: int = 5) -> tuple[Event, ...]:
         """The newest events of an instance group, newest first; () where they cannot be had: nobody fails for that.

@@ -452,7 +452,7 @@ def _ports(hyperpod: str | None) -> Ports:
         slurm=_live,
         hyperpod=lambda: client().read(),
         events=lambda group: client().events(group),
-        ultraservers=lambda: client().ultraservers(),
+        instances=lambda: client().instances(),
         check=submission.check,
         sbatch=submission.sbatch,
         find=submission.find,

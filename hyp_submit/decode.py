@@ -19,6 +19,7 @@ from hyp_submit.errors import Unreadable, UsageError
 from hyp_submit.model import (
     Block,
     Framework,
+    Instance,
     InstanceGroup,
     Job,
     Node,
@@ -326,6 +327,17 @@ def instance_groups(answer: Mapping[str, Any]) -> tuple[InstanceGroup, ...]:
             node_type=(group.get("SlurmConfig") or {}).get("NodeType"),
         )
         for group in answer.get("InstanceGroups") or ()
+    )
+
+
+def instance(summary: Mapping[str, Any]) -> Instance:
+    """One of ListClusterNodes' summaries; fields that are missing take their defaults."""
+    host = str(summary.get("PrivateDnsHostname") or "").partition(".")[0]
+    return Instance(
+        group=str(summary.get("InstanceGroupName", "")),
+        node=host or None,
+        ultraserver=(summary.get("UltraServerInfo") or {}).get("Id"),
+        running=(summary.get("InstanceStatus") or {}).get("Status") == "Running",
     )
 
 

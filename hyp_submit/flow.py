@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Literal
 
-from hyp_submit import batch, gate, launch
+from hyp_submit import batch, gate, hyperpod, launch
 from hyp_submit import plan as planner
 from hyp_submit.errors import (
     CannotFit,
@@ -27,6 +27,7 @@ from hyp_submit.model import (
     Event,
     Framework,
     HyperPod,
+    Instance,
     InstanceGroup,
     Open,
     Plan,
@@ -51,8 +52,8 @@ class Ports:
     """Raises NotAsked where HyperPod cannot be asked from here."""
     events: Callable[[str], tuple[Event, ...]]
     """The newest events of an instance group; () where there are none to be had."""
-    ultraservers: Callable[[], Mapping[str, tuple[tuple[str, int], ...]]]
-    """The UltraServers of each instance group with their running instances; {} where they are not to be had."""
+    instances: Callable[[], tuple[Instance, ...]]
+    """All instances of the HyperPod cluster; () where they are not to be had."""
     check: Callable[[Sequence[str], Mapping[str, str]], None]
     """Have sbatch read its options without submitting. Raises Refused where it would not take them."""
     sbatch: Callable[[Sequence[str], Mapping[str, str], str], str]
@@ -166,11 +167,19 @@ def look_around(ports: Ports, say: Say) -> Cluster:
     except (NotAsked, Transient) as error:
         say(f"instance groups are not shown: {error}")
         return cluster
-    servers = ports.ultraservers() if groups else {}
-    return replace(
-        cluster,
-        instance_groups=tuple(replace(group, ultraservers=servers.get(group.name, ())) for group in groups),
-    )
+    instances = ports.instances()
+    groups = hyperpod.with_ultraservers(groups, instances)
+    if hyperpod.needs_instances(groups):
+        groups = hyperpod.with_partitions(groups, instances, cluster)
+    return replace(cluster, instance_groups=groups)
+
+
+def _joined(ports: Ports, cluster: Cluster, pod: HyperPod) -> Cluster:
+    """The cluster with its instance groups, and the partitions that they feed, by their nodes where they do not say."""
+    groups = pod.groups
+    if hyperpod.needs_instances(groups):
+        groups = hyperpod.with_partitions(groups, ports.instances(), cluster)
+    return replace(cluster, instance_groups=groups)
 
 
 def plan_live(ports: Ports, ask: Ask) -> tuple[Cluster, Plan]:
@@ -183,7 +192,7 @@ def plan_live(ports: Ports, ask: Ask) -> tuple[Cluster, Plan]:
     if made.fit.ever:
         return cluster, made
     try:
-        cluster = replace(cluster, instance_groups=ports.hyperpod().groups)
+        cluster = _joined(ports, cluster, ports.hyperpod())
     except (NotAsked, Transient):
         return cluster, made
     return cluster, make_plan(cluster, ask)
@@ -254,10 +263,10 @@ class _Gate:
         """Raises Transient where this look could not be made."""
         cluster = self.ports.slurm()
         self.read = True
-        hyperpod = self._hyperpod()
-        if hyperpod is not None:
-            cluster = replace(cluster, instance_groups=hyperpod.groups)
-        seen, plan = observe(self.ports.now(), cluster, self.ask, hyperpod)
+        pod = self._hyperpod()
+        if pod is not None:
+            cluster = _joined(self.ports, cluster, pod)
+        seen, plan = observe(self.ports.now(), cluster, self.ask, pod)
         if plan is not None and not plan.fit.possible and not self.latch.counts and _complete(seen.groups or ()):
             raise CannotFit("; ".join(note.message for note in plan.errors))
         decision, self.latch = gate.look(seen, self.latch, self.hold.require)
@@ -290,9 +299,7 @@ def _complete(groups: Sequence[InstanceGroup]) -> bool:
     return all(group.status == "InService" and 0 < group.target <= group.current for group in groups)
 
 
-def observe(
-    now: datetime, cluster: Cluster, ask: Ask, hyperpod: HyperPod | None
-) -> tuple[gate.Observation, Plan | None]:
+def observe(now: datetime, cluster: Cluster, ask: Ask, pod: HyperPod | None) -> tuple[gate.Observation, Plan | None]:
     """What the gate needs to know of a cluster, and the plan on it; no plan while the partition is not there yet."""
     name = ask.request.partition
     feeds = bool(name and cluster.groups_of(name))
@@ -311,8 +318,8 @@ def observe(
             registered=len(nodes),
             usable=sum(node.healthy for node in nodes),
             fit=plan.fit if plan else None,
-            groups=cluster.groups_of(name or "") if hyperpod else None,
-            cluster_status=hyperpod.status if hyperpod else None,
+            groups=cluster.groups_of(name or "") if pod else None,
+            cluster_status=pod.status if pod else None,
         ),
         plan,
     )

@@ -164,6 +164,18 @@ class InstanceGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance of a group, from ListClusterNodes."""
+
+    group: str
+    node: str | None
+    """Its name in Slurm; None while it has no host name."""
+    ultraserver: str | None
+    """The UltraServer that it is part of; None where the type has none."""
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
 class HyperPod:
     """HyperPod's own side of the cluster, from DescribeCluster."""
 

@@ -14,6 +14,7 @@ from hyp_submit.model import (
     UNUSABLE_FLAGS,
     Block,
     Framework,
+    Instance,
     InstanceGroup,
     Job,
     Node,
@@ -323,6 +324,30 @@ def test_jobs_come_in_the_order_of_their_ids() -> None:
     usual = vars(pyslurm_object())
     jobs = decode.pyslurm_jobs([SimpleNamespace(**{**usual, "id": number}) for number in (9, 7, 8)])
     assert [job.id for job in jobs] == [7, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("summary", "instance"),
+    [
+        (
+            {
+                "InstanceGroupName": "w1",
+                "InstanceId": "i-1",
+                "InstanceStatus": {"Status": "Running"},
+                "PrivateDnsHostname": "ip-10-1-2-3.us-west-2.compute.internal",
+                "UltraServerInfo": {"Id": "us-1"},
+            },
+            Instance("w1", "ip-10-1-2-3", "us-1", running=True),
+        ),
+        (
+            {"InstanceGroupName": "w1", "InstanceStatus": {"Status": "Pending"}},
+            Instance("w1", None, None, running=False),
+        ),
+        ({"InstanceStatus": None, "UltraServerInfo": None}, Instance("", None, None, running=False)),
+    ],
+)
+def test_an_instance_of_a_list(summary: dict[str, object], instance: Instance) -> None:
+    assert decode.instance(summary) == instance
 
 
 def test_instance_groups_of_an_answer() -> None:

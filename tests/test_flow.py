@@ -24,7 +24,7 @@ from hyp_submit.errors import (
 )
 from hyp_submit.flow import Ask, Hold, Look, Ports
 from hyp_submit.gate import Ready, Wait
-from hyp_submit.model import Cluster, Event, HyperPod, InstanceGroup, Open, Plan, Request, Workload
+from hyp_submit.model import Cluster, Event, HyperPod, Instance, InstanceGroup, Open, Plan, Request, Workload
 
 FULL = block_cluster("....", "....")
 SHORT = block_cluster("....", "..xx")
@@ -47,6 +47,7 @@ class World:
     slurm: Sequence[Cluster | HypSubmitError] = (FULL,)
     hyperpod: Sequence[HyperPod | HypSubmitError] = (READY,)
     events: Mapping[str, tuple[Event, ...]] = field(default_factory=dict)
+    instances: tuple[Instance, ...] = ()
     now: datetime = NOW
     slurm_looks: int = 0
     hyperpod_looks: int = 0
@@ -66,7 +67,7 @@ class World:
             slurm=self._slurm,
             hyperpod=self._hyperpod,
             events=lambda name: self.events.get(name, ()),
-            ultraservers=dict,
+            instances=lambda: self.instances,
             check=self._check,
             sbatch=self._sbatch,
             find=self._find,
@@ -344,6 +345,16 @@ def test_a_live_plan_asks_hyperpod_only_where_slurms_nodes_do_not_do() -> None:
     world = World()
     cluster, made = flow.plan_live(world.ports(), ASK)
     assert (cluster, made.fit.now, world.hyperpod_looks) == (FULL, True, 0)
+
+
+def test_groups_that_name_no_partition_are_known_by_their_instances() -> None:
+    cluster = replace(FULL, partitions=tuple(replace(one, default=False) for one in FULL.partitions))
+    nameless = replace(CREATING.groups[0], partitions=())
+    instances = (Instance("w1", cluster.nodes[0].name, None, running=True),)
+    held = hold(World(slurm=[cluster], hyperpod=[hyperpod(nameless)], instances=instances), Hold(wait=False))
+    assert held.shown[0].seen is not None
+    assert [group.name for group in held.shown[0].seen.groups or ()] == ["w1"]
+    assert held.exit_code == 6
 
 
 def test_a_live_plan_counts_what_is_still_to_come() -> None:

@@ -76,3 +76,12 @@ def test_a_mistyped_option_does_not_cost_a_hold() -> None:
         done = found.run("hyp-submit", "submit", "-p", "gb200", "-N18", "--time", "5x", "--wrap", "true")
     assert (done.returncode, done.stdout) == (7, "")
     assert done.stderr.splitlines()[-1] == "error       Invalid --time specification"
+
+
+def test_a_cluster_that_names_no_partitions_is_read_by_its_nodes() -> None:
+    with devcluster("test-legacy", "--scenario", "legacy") as found:
+        document = json.loads(found.out("hyp-submit", "status", "--json"))
+        submitted = found.run("hyp-submit", "submit", "-p", "gb200", "-N2", "--poll", "1s", "--wrap", "true")
+    fed = {one["name"]: [group["name"] for group in one["instance_groups"]] for one in document["partitions"]}
+    assert fed == {"gb200": ["gb200-a"], "p5": ["p5-a"], "cpu": ["cpu-a"], "dev": []}
+    assert (submitted.returncode, "gb200-a InService" in submitted.stderr) == (0, True), submitted.stderr
