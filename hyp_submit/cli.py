@@ -172,6 +172,7 @@ def submit(
     Every option of sbatch's is taken in its own place and handed on.
     """
     from hyp_submit import flow, report  # noqa: PLC0415
+    from hyp_submit.holding import HoldDisplay  # noqa: PLC0415
 
     hold = flow.Hold(
         mode=gate,
@@ -188,7 +189,7 @@ def submit(
         if name in ask.options:
             raise UsageError(f"--{name} ({ask.options[name].source}) {why}")
     console.show(report.open_lines(ask.workload), stderr=True)
-    with console.HoldDisplay() as display:
+    with HoldDisplay() as display:
         try:
             flow.submit_when_ready(_ports(hyperpod), ask, hold, display.show, display.say, _hand_over)
         except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The terminal: stdout is data, stderr is narration, and a hold shows itself live where somebody watches."""
+"""The terminal: stdout is data, stderr is narration."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import timedelta
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
-
-from hyp_submit import gate, report
-from hyp_submit.model import Event
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
 
-    from hyp_submit.flow import Look
+    from hyp_submit import report
 
 _TONES: Mapping[report.Tone, str] = {
     "": "",
@@ -31,8 +24,6 @@ _TONES: Mapping[report.Tone, str] = {
     "odd": "magenta",
     "title": "bold",
 }
-PLAIN_REPEAT = timedelta(minutes=5)
-"""Where nobody watches, an unchanged wait is said again after this long."""
 
 
 def put(text: str) -> None:
@@ -61,7 +52,8 @@ def width(*, stderr: bool = False, default: int = 100) -> int:
         return default
 
 
-def _console(*, stderr: bool) -> Console:
+def stream(*, stderr: bool) -> Console:
+    """A rich console on stdout or stderr, for text that is never markup."""
     from rich.console import Console  # noqa: PLC0415  only output with colours needs it
 
     return Console(
@@ -73,7 +65,9 @@ def show(lines: Iterable[report.Line], *, stderr: bool = False) -> None:
     """Lines for a person; on stderr where stdout has the data."""
     from rich.text import Text  # noqa: PLC0415
 
-    console = _console(stderr=stderr)
+    from hyp_submit import report  # noqa: PLC0415  the model with it, which --help has no use for
+
+    console = stream(stderr=stderr)
     for line in lines:
         for row in report.plain([line], width(stderr=stderr)):
             text = Text(row, style=_TONES[line.tone] if line.table or line.tone in {"warn", "bad"} else "")
@@ -86,7 +80,7 @@ def rows(table: Iterable[report.Spans]) -> None:
     """Rows of a table on stdout, cut at the width of the terminal; whole where there is none."""
     from rich.text import Text  # noqa: PLC0415
 
-    console = _console(stderr=False)
+    console = stream(stderr=False)
     for spans in table:
         text = Text.assemble(*((piece, _TONES[tone]) for piece, tone in spans), no_wrap=True)
         text.rstrip()
@@ -97,6 +91,8 @@ def rows(table: Iterable[report.Spans]) -> None:
 
 def say(label: str, text: str, tone: report.Tone = "") -> None:
     """One line of narration."""
+    from hyp_submit import report  # noqa: PLC0415
+
     show([report.Line(label, text, tone)], stderr=True)
 
 
@@ -104,130 +100,12 @@ def log(label: str, text: str, tone: report.Tone = "") -> None:
     """One line of narration, left to the terminal to fold, so that it stays one line in a log."""
     from rich.text import Text  # noqa: PLC0415
 
+    from hyp_submit import report  # noqa: PLC0415
+
     head = (f"{label:<12}", f"bold {_TONES[tone]}".strip())
-    _console(stderr=True).print(Text.assemble(head, report.printable(text)), soft_wrap=True)
+    stream(stderr=True).print(Text.assemble(head, report.printable(text)), soft_wrap=True)
 
 
 def fail(message: str) -> None:
     """The one line of an error."""
     log("error", message, "bad")
-
-
-class HoldDisplay:
-    """Shows the looks of a hold on stderr: a live picture on a terminal, a line for each change elsewhere."""
-
-    def __init__(self) -> None:
-        self._live: Live | None = None
-        self._picture = _Picture([], timedelta(), None)
-        self._plan = ""
-        self._last = ""
-        self._said_at = timedelta()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Take the live picture away, so that other output starts on a clean line."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def say(self, text: str) -> None:
-        """A line of narration that stays, above the live picture."""
-        self.close()
-        say("note", text, "warn")
-
-    def show(self, look: Look) -> None:
-        """Show one look, and the plan where it is a new one."""
-        if look.plan is not None and (planned := report.summary(look.plan)) != self._plan:
-            self.close()
-            say("plan", planned, "good")
-            self._plan = planned
-        if isinstance(look.decision, gate.Ready):
-            self.close()
-            say("ready", _ready(look), "good")
-            return
-        lines = list(_hold_lines(look))
-        if sys.stderr.isatty():
-            self._paint(lines, look)
-            return
-        steady = " | ".join(line.text for line in lines)
-        if steady != self._last or look.waited - self._said_at >= PLAIN_REPEAT:
-            self._last, self._said_at = steady, look.waited
-            log("holding", f"{_clock(look.waited)}  {steady}")
-
-    def _paint(self, lines: list[report.Line], look: Look) -> None:
-        from rich.live import Live  # noqa: PLC0415
-
-        self._picture = _Picture(lines, look.waited, look.next_in)
-        if self._live is None:
-            self._live = Live(
-                get_renderable=self._text,
-                console=_console(stderr=True),
-                refresh_per_second=2,
-                transient=True,
-            )
-            self._live.start()
-        self._live.refresh()
-
-    def _text(self) -> Text:
-        return self._picture.text()
-
-
-class _Picture:
-    """What the last look found, with clocks that go on until the next one."""
-
-    def __init__(self, lines: list[report.Line], waited: timedelta, next_in: timedelta | None) -> None:
-        self._lines = lines
-        self._waited = waited
-        self._next_in = next_in
-        self._made = monotonic()
-
-    def text(self) -> Text:
-        from rich.text import Text  # noqa: PLC0415
-
-        passed = timedelta(seconds=monotonic() - self._made)
-        tail = f"{_clock(self._waited + passed)}"
-        if self._next_in is not None:
-            tail += f" | next look in {max(0, round((self._next_in - passed).total_seconds()))} s"
-        tail += " | Ctrl-C: nothing is submitted"
-        rows = report.plain([*self._lines, report.Line("", tail)], width(stderr=True) - 1)
-        return Text("\n".join(rows), no_wrap=True, overflow="ellipsis")
-
-
-def _hold_lines(look: Look) -> Iterable[report.Line]:
-    seen = look.seen
-    if seen is None:
-        yield report.Line("holding", f"this look failed, trying again: {look.trouble}", "warn")
-        return
-    parts = [report.group_text(group) for group in seen.groups or ()]
-    if parts:
-        yield report.Line("holding", f"{seen.partition}: {'; '.join(parts)}")
-    slurm = f"Slurm: {seen.registered} nodes registered, {seen.usable} usable of the {seen.nodes} that the job needs"
-    yield report.Line("" if parts else "holding", slurm if parts else f"{seen.partition}: {slurm}")
-    if isinstance(look.decision, gate.Wait):
-        yield report.Line("", f"waits for: {look.decision.why[0]}")
-    if look.events:
-        yield report.Line("", f"last event: {_event(look.events[0])}")
-
-
-def _ready(look: Look) -> str:
-    seen = look.seen
-    if seen is None:
-        return ""
-    groups = "; ".join(f"{group.name} {group.status}, {group.current} of {group.target}" for group in seen.groups or ())
-    fits = "the plan fits now" if seen.fit and seen.fit.now else "the plan fits once jobs have ended"
-    return f"{groups + '; ' if groups else ''}{seen.usable} usable nodes in Slurm, {fits}"
-
-
-def _event(event: Event) -> str:
-    return f"{event.text}{': ' + event.reason if event.reason else ''}"
-
-
-def _clock(span: timedelta) -> str:
-    """`00:14:09`."""
-    seconds = int(span.total_seconds())
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
