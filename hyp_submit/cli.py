@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -212,8 +213,10 @@ def _hand_over(made: Plan, sbatch: Callable[[], str]) -> str:
     console.show((report.Line("warning", note.message, "warn") for note in made.warnings), stderr=True)
     with submission.signals_deferred() as signals:
         job = sbatch()
-        console.put(job)
-        console.say("submitted", f"job {job}, {report.summary(made)}", "good")
+        try:
+            console.put(job)
+        finally:  # where stdout cannot take it, the id must be told all the same
+            console.say("submitted", f"job {job}, {report.summary(made)}", "good")
     if signals:
         console.say("note", f"job {job} was submitted before the signal: scancel {job} takes it back", "warn")
         raise typer.Exit(128 + signals[0])
@@ -500,6 +503,12 @@ def main() -> None:
         command = f" {sys.argv[1]}" if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else ""
         if message:
             _fail("usage", f"{message} (hyp-submit{command} --help)", UsageError.exit_code)
+        sys.exit(UsageError.exit_code)
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EIO}:
+            raise
+        console.abandon_stdout()
+        console.fail(f"the output cannot be written: {error.strerror}")
         sys.exit(UsageError.exit_code)
     except KeyboardInterrupt:
         console.fail("interrupted")

@@ -31,9 +31,13 @@ def put(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # Python flushes stdout once more at exit; without this that would be a traceback.
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_stdout()
+
+
+def abandon_stdout() -> None:
+    """Give up what could not be written: Python flushes stdout once more at exit, and would fail once more."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def put_json(document: Any) -> None:
@@ -56,9 +60,14 @@ def stream(*, stderr: bool) -> Console:
     """A rich console on stdout or stderr, for text that is never markup."""
     from rich.console import Console  # noqa: PLC0415  only output with colours needs it
 
-    return Console(
-        stderr=stderr, highlight=False, markup=False, emoji=False, width=width(stderr=stderr), soft_wrap=True
-    )
+    class Quiet(Console):
+        def on_broken_pipe(self) -> None:
+            """A reader that has seen enough (`| head`) is no error."""
+            abandon_stdout()
+            raise SystemExit(0)
+
+    columns = width(stderr=stderr)
+    return Quiet(stderr=stderr, highlight=False, markup=False, emoji=False, width=columns, soft_wrap=True)
 
 
 def show(lines: Iterable[report.Line], *, stderr: bool = False) -> None:

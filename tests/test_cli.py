@@ -363,3 +363,28 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 def test_an_absurd_node_count_is_answered_at_once() -> None:
     assert process("plan", "--demo", "-p", "gb200", "-N999999999", timeout=3).returncode == 4
+
+
+def program(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "hyp_submit", *arguments]
+
+
+@pytest.mark.parametrize("arguments", ["blocks --demo", "status --demo", "jobs --demo", "snapshot --demo"])
+def test_a_full_disk_is_one_line(arguments: str) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(program(*arguments.split()), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error       the output cannot be written: No space left on device\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", ["blocks --demo", "plan --demo -p gb200 -N18", "snapshot --demo"])
+def test_a_reader_that_has_seen_enough_is_no_error(arguments: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        done = subprocess.run(
+            program(*arguments.split()), stdout=closed, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")

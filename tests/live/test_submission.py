@@ -66,6 +66,16 @@ def test_whatever_sbatch_is_one_job_is_there_and_its_id_is_told(
     assert "Traceback" not in done.stderr
 
 
+def test_an_id_that_stdout_cannot_take_is_told_all_the_same(cluster: DevCluster) -> None:
+    before = set(cluster.queue())
+    submit = "exec hyp-submit submit -p cpu -N1 --gate off --output=/dev/null --wrap true > /dev/full"
+    done = cluster.run("sh", "-c", submit)
+    (job,) = set(cluster.queue()) - before
+    assert done.returncode == 2
+    assert f"submitted   job {job}, " in done.stderr
+    assert done.stderr.splitlines()[-1] == "error       the output cannot be written: No space left on device"
+
+
 def test_a_refusal_of_several_lines_is_one(cluster: DevCluster) -> None:
     done = cluster.run("hyp-submit", "submit", "-p", "gb200", "-N1", "--gate", "off", "/etc/hostname")
     assert (done.returncode, done.stdout) == (7, "")
